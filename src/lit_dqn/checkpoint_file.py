@@ -1,0 +1,69 @@
+"""Checkpoint files: what is in them, and how they are read without running code.
+
+Everything in a checkpoint is a tensor or a plain container. `last.ckpt` is resumable: Lightning's loops and
+optimizer, the learner, the callbacks and the whole experience. `best.ckpt` holds what `load` needs.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lit_dqn.errors import UserError
+
+HEADER = "lit_dqn"  # the key of what is ours: format, config, env, spaces
+DATA = "ReplayDataModule"  # where Lightning puts the experience
+FORMAT = 1
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The content of one of our checkpoints, on the CPU.
+
+    Raises:
+        UserError: there is no such file, or it is not one of ours.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such checkpoint file.")
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except (
+        pickle.UnpicklingError,
+        RuntimeError,
+        EOFError,
+        ValueError,
+        KeyError,
+        OSError,
+        AttributeError,
+    ) as error:
+        raise UserError(f"{path} is no lit_dqn checkpoint, or is damaged; nothing in it was run.") from error
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(HEADER), dict):
+        raise UserError(f"{path} is no lit_dqn checkpoint: it does not hold its configuration.")
+    if checkpoint[HEADER].get("format") != FORMAT:
+        raise UserError(
+            f"{path} has checkpoint format {checkpoint[HEADER].get('format')}, this version reads {FORMAT}."
+        )
+    return checkpoint
+
+
+def is_resumable(checkpoint: dict[str, Any]) -> bool:
+    """Whether training can go on from it (`best.ckpt` cannot)."""
+    return "replay" in checkpoint.get(DATA, {})
+
+
+def q_net_weights(checkpoint: dict[str, Any]) -> dict[str, Tensor]:
+    """The online network's state_dict."""
+    prefix = "q_net."
+    return {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
+
+
+def policy_checkpoint(header: dict[str, Any], weights: dict[str, Tensor], env_step: int) -> dict[str, Any]:
+    """What `best.ckpt` holds: enough for `load`, `mode=eval` and `init_from`."""
+    return {
+        HEADER: header,
+        "state_dict": {f"q_net.{name}": value for name, value in weights.items()},
+        "learner": {"env_step": env_step},
+    }

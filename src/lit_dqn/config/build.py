@@ -1,0 +1,94 @@
+"""Pluggable classes: found by `_target_`, checked against their typed constructor, built from values.
+
+A constructor's keyword-only parameters are its options: names, types and ranges are stated there and
+nowhere else. Its other parameters are objects that the program hands in.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, ValidationError, create_model
+
+from lit_dqn.config.problems import user_error
+from lit_dqn.errors import UserError
+
+PLUGGABLE = {
+    "env": "lit_dqn.envs",
+    "agent": "lit_dqn.agents",
+    "network": "lit_dqn.networks",
+    "buffer": "lit_dqn.replay",
+    "exploration": "lit_dqn.schedules",
+    "optimizer": "lit_dqn.optimizers",
+}
+
+
+def is_ours(group: str, target: Any) -> bool:
+    """Whether a `_target_` names something inside the group's own package."""
+    return isinstance(target, str) and target.startswith(PLUGGABLE[group] + ".")
+
+
+def find_class(group: str, target: str) -> type:
+    """The class behind a `_target_`; nothing but classes defined in the module it names.
+
+    Raises:
+        UserError: there is no such class.
+    """
+    module, _, name = target.rpartition(".")
+    try:
+        found = vars(importlib.import_module(module)).get(name)
+    except (ImportError, ValueError) as error:
+        raise UserError(f"{group}._target_={target} cannot be imported: {error}.") from error
+    if not (isinstance(found, type) and found.__module__ == module):
+        raise UserError(f"{group}._target_={target}: {module} defines no class {name!r}.")
+    return found
+
+
+def check_group(group: str, node: Mapping[str, Any]) -> None:
+    """Check a pluggable group's values against the constructor's options.
+
+    Raises:
+        UserError: an unknown name, a wrong type or a value out of range.
+    """
+    options = _options(find_class(group, node["_target_"]))
+    fields: dict[str, Any] = {
+        name: (hint, ... if default is inspect.Parameter.empty else default)
+        for name, (hint, default) in options.items()
+    }
+    schema = create_model("schema", __config__=ConfigDict(extra="forbid", strict=True), **fields)
+    try:
+        schema.model_validate({k: v for k, v in node.items() if k != "_target_"})
+    except ValidationError as error:
+        raise user_error(group, error, options) from error
+
+
+def _options(cls: type) -> dict[str, tuple[Any, Any]]:
+    """{option: (type, default)} of a class: its constructor's keyword-only parameters."""
+    constructor = inspect.unwrap(vars(cls)["__init__"])
+    hints = get_type_hints(constructor, include_extras=True)
+    return {
+        name: (hints[name], parameter.default)
+        for name, parameter in inspect.signature(constructor).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+
+
+def build(group: str, node: Mapping[str, Any], *objects: Any, trusted: bool = False) -> Any:
+    """An instance of the group's class.
+
+    Args:
+        node: `_target_` and the options.
+        objects: the constructor's other arguments.
+        trusted: classes outside lit_dqn may be built too: the user's own configuration names them.
+
+    Raises:
+        UserError: see `find_class`; or a foreign class that is not trusted.
+    """
+    target = node["_target_"]
+    if not (trusted or is_ours(group, target)):
+        raise UserError(f"{group}._target_={target} lies outside lit_dqn and is not built from a file.")
+    options = {k: v for k, v in node.items() if k != "_target_"}
+    return find_class(group, target)(*objects, **options)

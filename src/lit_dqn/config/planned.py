@@ -1,0 +1,41 @@
+"""Names that later versions will have; until then they are refused by name."""
+
+from __future__ import annotations
+
+from lit_dqn.errors import UserError
+
+PLANNED_KEYS = frozenset(
+    {
+        "agent.munchausen",
+        "buffer.alpha",
+        "buffer.beta",
+        "buffer.device",
+        "buffer.frame_stack",
+        "buffer.reward_clip",
+        "buffer.stack_padding",
+        "env.game",
+        "env.image_layout",
+        "experience.overlap",
+        "network.noisy",
+        "trainer.profile",
+    }
+)
+PLANNED_VALUES = frozenset(
+    {
+        *(f"agent={name}" for name in ("c51", "qrdqn", "iqn")),
+        *(f"env={name}" for name in ("minatar", "atari", "pong", "breakout")),
+        "buffer=prioritized",
+        "experiment=rainbow",
+        "mode=doctor",
+    }
+)
+
+
+def refuse_planned(key: str, value: object) -> None:
+    """Refuse a name of a later version.
+
+    Raises:
+        UserError: always names the key and the value.
+    """
+    if key in PLANNED_KEYS or f"{key}={value}" in PLANNED_VALUES:
+        raise UserError(f"{key}={value} is not available in this version of lit_dqn.")

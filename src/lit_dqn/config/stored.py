@@ -1,0 +1,107 @@
+"""A checkpoint's configuration, with what was typed on this command line put over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
+
+from lit_dqn.config.build import PLUGGABLE, is_ours
+from lit_dqn.config.compose import differences, plain
+from lit_dqn.errors import UserError
+from lit_dqn.schedules import rounds_in
+
+OF_THIS_RUN = ("mode", "ckpt", "resume", "init_from", "trust")  # never taken from a checkpoint
+FIXED = (
+    "env",
+    "agent",
+    "network",
+    "gamma",
+    "seed",
+    "buffer.n_step",
+    "experience.num_envs",
+    "optimizer._target_",
+)
+
+
+def merge_checkpoint(config: DictConfig, typed: Sequence[Override], groups: set[str]) -> DictConfig:
+    """The checkpoint's configuration; only typed values replace it.
+
+    Args:
+        config: what the command line alone composes to; names the checkpoint in `ckpt` or `resume`.
+        typed: the words of the command line.
+        groups: names of the config groups.
+
+    Raises:
+        UserError: no such checkpoint; a change that a resumed run cannot take; code that the file names.
+    """
+    from lit_dqn.checkpoint_file import HEADER, is_resumable, read_checkpoint  # imports torch
+
+    resuming = config.resume is not None
+    path = Path(config.resume if resuming else config.ckpt)
+    checkpoint = read_checkpoint(path)
+    if resuming and not is_resumable(checkpoint):
+        raise UserError(
+            f"{path} holds weights only and cannot be resumed; type resume={path.with_name('last.ckpt')} "
+            f"to continue that run, or init_from={path} to start a new one from its weights."
+        )
+    stored = checkpoint[HEADER]["config"]
+    merged = OmegaConf.create({**stored, **{key: config[key] for key in OF_THIS_RUN}})
+    for override in typed:
+        key = override.key_or_group
+        if key in groups and key in config:
+            merged[key] = config[key]
+        elif key not in groups and not key.startswith("hydra"):
+            OmegaConf.update(merged, key, OmegaConf.select(config, key), force_add=True)
+    if resuming:
+        _refuse_changes(stored, plain(merged))
+    if not config.trust:
+        _refuse_foreign_code(stored, plain(merged), [o.key_or_group for o in typed])
+    return merged
+
+
+def _refuse_changes(before: dict[str, Any], after: dict[str, Any]) -> None:
+    for key in differences(before, after):
+        if any(key == fixed or key.startswith(fixed + ".") for fixed in FIXED):
+            was = OmegaConf.select(OmegaConf.create(before), key)
+            raise UserError(
+                f"{key} cannot change on resume (the run has {key}={was}); "
+                "to start anew from its weights type init_from= instead of resume=."
+            )
+
+
+def _refuse_foreign_code(stored: dict[str, Any], merged: dict[str, Any], typed: list[str]) -> None:
+    """What only the file names is not imported."""
+    for group in PLUGGABLE:
+        if group not in typed and not is_ours(group, stored[group].get("_target_")):
+            raise UserError(
+                f"the checkpoint's {group} is {stored[group].get('_target_')}, code from outside lit_dqn; "
+                "add trust=true if you know the file."
+            )
+    env = merged["env"]
+    named_only_there = {"env.id": ":" in str(env.get("id")), "env.wrappers": bool(env.get("wrappers"))}
+    for key, foreign in named_only_there.items():
+        if foreign and key not in typed and "env" not in typed:
+            value = env[key.partition(".")[2]]
+            raise UserError(f"the checkpoint imports {key}={value}; add trust=true if you know the file.")
+
+
+def nothing_left(path: Path, config: DictConfig) -> bool:
+    """Whether the run of a resumable checkpoint is complete under this configuration."""
+    from lit_dqn.checkpoint_file import DATA, read_checkpoint
+
+    result = path.parent.parent / "result.json"
+    if not (result.is_file() and json.loads(result.read_text()).get("finished")):
+        return False
+    checkpoint = read_checkpoint(path)
+    experience = config.experience
+    total = rounds_in(config.total_env_steps, experience.learning_starts, experience.steps_per_round)
+    if checkpoint[DATA]["round"] >= total:
+        return True
+    last = checkpoint["callbacks"]["Evaluation"]["scores"]["last"]
+    stop = config.evaluation.stop_at_return
+    return bool(stop is not None and last and sum(last["returns"]) / len(last["returns"]) >= stop)

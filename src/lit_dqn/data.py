@@ -1,0 +1,92 @@
+"""The round as a dataset: collect, then draw this round's minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from pytorch_lightning import LightningDataModule
+from torch.utils.data import DataLoader, IterableDataset
+
+from lit_dqn.experience import ExperienceSource
+from lit_dqn.schedules import rounds_in
+from lit_dqn.types import Batch
+
+
+class ReplayDataset(IterableDataset[Batch]):
+    """Yields one stacked batch per round.
+
+    Round r = 1, 2, ... collects until `env_step >= learning_starts + r x steps_per_round`, so nothing
+    drifts. It has a length, the rounds of the whole run also after a resume: without one, Lightning would
+    fetch a round ahead, with the policy of the round before.
+
+    Args:
+        source: where experience comes from; its replay is drawn from.
+        learning_starts: env steps before the first update, >= 0.
+        steps_per_round: env steps per round, >= 1.
+        updates_per_round: minibatches per round, >= 1.
+        total_env_steps: the budget; the run ends with the first round planned at or beyond it.
+    """
+
+    def __init__(
+        self,
+        source: ExperienceSource,
+        *,
+        learning_starts: int,
+        steps_per_round: int,
+        updates_per_round: int,
+        total_env_steps: int,
+    ) -> None:
+        self.source = source
+        self.learning_starts = learning_starts
+        self.steps_per_round = steps_per_round
+        self.updates_per_round = updates_per_round
+        self.total_rounds = rounds_in(total_env_steps, learning_starts, steps_per_round)
+        self.round = 0
+
+    def __len__(self) -> int:
+        return self.total_rounds
+
+    def __iter__(self) -> Iterator[Batch]:
+        while self.round < self.total_rounds:
+            yield self._next_round()
+
+    def _next_round(self) -> Batch:
+        until = self.learning_starts + (self.round + 1) * self.steps_per_round
+        if self.round == 0:
+            self.source.collect_startable(until)
+        else:
+            self.source.collect(until)
+        batch = self.source.replay.sample(self.updates_per_round)
+        self.round += 1
+        return replace(batch, env_step=self.source.env_step)
+
+
+class ReplayDataModule(LightningDataModule):
+    """Gives Lightning the rounds, and its checkpoints the state of everything that feeds them.
+
+    `save_replay` is a switch for who writes a checkpoint: Lightning puts this state into each one.
+    """
+
+    def __init__(self, dataset: ReplayDataset) -> None:
+        super().__init__()
+        self.dataset = dataset
+        self.source = dataset.source
+        self.save_replay = True
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        # A live buffer cannot be copied into worker processes: they would train on frozen data.
+        return DataLoader(self.dataset, batch_size=None, num_workers=0)
+
+    def val_dataloader(self) -> list[int]:
+        return [0]  # one validation step is one whole evaluation
+
+    def state_dict(self) -> dict[str, Any]:
+        state = {"round": self.dataset.round, "source": self.source.state_dict()}
+        return state | ({"replay": self.source.replay.state_dict()} if self.save_replay else {})
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.dataset.round = state_dict["round"]
+        self.source.load_state_dict(state_dict["source"])
+        self.source.replay.load_state_dict(state_dict["replay"])

@@ -1,0 +1,60 @@
+"""The fully connected Q-network for vector observations."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Annotated
+
+import torch
+from annotated_types import Ge, Len
+from pydantic import ConfigDict, validate_call
+from torch import Tensor, nn
+
+from lit_dqn.networks.heads import DuelingHead, ScalarHead
+from lit_dqn.networks.qnetwork import QNetwork
+
+
+class MLPEncoder(nn.Module):
+    """Flatten, scale uint8 to [0, 1], then ReLU layers (none: the observation itself)."""
+
+    def __init__(self, inputs: int, hidden: list[int]) -> None:
+        super().__init__()
+        widths = [inputs, *hidden]
+        layers: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        flat = obs.flatten(start_dim=1)  # [B, D]
+        flat = flat.float() / 255 if flat.dtype == torch.uint8 else flat
+        features: Tensor = self.layers(flat)
+        return features
+
+
+class MLP(QNetwork):
+    """ReLU layers of the given widths; the last one belongs to the head (to each stream when dueling).
+
+    Args:
+        obs_shape: shape of one observation, flattened here.
+        num_actions: A >= 1.
+        hidden: widths of the hidden layers, each >= 1, at least one.
+        dueling: a value and an advantage stream (arXiv:1511.06581).
+    """
+
+    @validate_call(config=ConfigDict(arbitrary_types_allowed=True))
+    def __init__(
+        self,
+        obs_shape: tuple[int, ...],
+        num_actions: Annotated[int, Ge(1)],
+        *,
+        hidden: Annotated[list[Annotated[int, Ge(1)]], Len(1)] = [128, 128],  # noqa: B006  (never changed)
+        dueling: bool = False,
+    ) -> None:
+        inputs = math.prod(obs_shape)
+        head = DuelingHead if dueling else ScalarHead
+        super().__init__(
+            encoder=MLPEncoder(inputs, hidden[:-1]),
+            head=head(hidden[-2] if len(hidden) > 1 else inputs, hidden[-1], num_actions),
+        )

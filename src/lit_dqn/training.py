@@ -1,0 +1,318 @@
+"""Puts the parts together and runs one fit."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from pytorch_lightning import Callback, Trainer
+from pytorch_lightning.loggers import TensorBoardLogger
+
+from lit_dqn.callbacks.checkpoints import Checkpoints
+from lit_dqn.callbacks.evaluation import Evaluation, Scores
+from lit_dqn.callbacks.points import CURVES, Points, Recorder
+from lit_dqn.callbacks.progress import ProgressBar
+from lit_dqn.callbacks.signals import StopSignals
+from lit_dqn.checkpoint_file import FORMAT, HEADER, read_checkpoint
+from lit_dqn.checkpointing import AtomicCheckpointIO
+from lit_dqn.config.build import build
+from lit_dqn.config.compose import check, plain
+from lit_dqn.data import ReplayDataModule, ReplayDataset
+from lit_dqn.envs.gym import close_quietly
+from lit_dqn.envs.spaces import describe
+from lit_dqn.errors import UserError
+from lit_dqn.evaluation import Evaluator
+from lit_dqn.experience import EpsilonGreedy, ExperienceSource
+from lit_dqn.files import MetricsFile, write_json
+from lit_dqn.folder import RunFolder, folder_of, new_folder
+from lit_dqn.module import LitDQN
+from lit_dqn.networks.qnetwork import acting_values
+from lit_dqn.policy import load_weights
+from lit_dqn.report import result_values
+from lit_dqn.seeding import integer_seed, numpy_generator
+
+log = logging.getLogger("lit_dqn")
+
+
+def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, Any]:
+    """Run a configuration made by `compose`; returns what result.json holds.
+
+    Args:
+        config: `mode=train`; `resume` continues a run, in its own folder unless `run_dir` is given.
+        run_dir: where files go; None makes a folder below `outputs/`.
+
+    Raises:
+        UserError: the configuration cannot work.
+        RunError: the run failed.
+    """
+    check(config)
+    if config.mode != "train":
+        raise UserError(f"train() takes mode=train, got mode={config.mode}.")
+    resumed = None if config.resume is None else folder_of(Path(config.resume))
+    folder = RunFolder(Path(run_dir)) if run_dir else resumed or new_folder()
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with run_log(folder), quiet_lightning():
+        if resumed is not None:
+            folder.carry_over(resumed)
+        return Fit(plain(config), folder).run()
+
+
+class Fit:
+    """One fit: builds every part from plain values, runs it, writes the result.
+
+    Args:
+        config: the checked configuration as plain containers.
+        folder: the run's folder.
+    """
+
+    def __init__(self, config: dict[str, Any], folder: RunFolder) -> None:
+        self.config, self.folder = config, folder
+        seed_global_generators(config["seed"])
+        set_threads(config["trainer"]["threads"])
+        self.env = build("env", config["env"], trusted=True)
+        self.header = {
+            "format": FORMAT,
+            "config": config,
+            "spaces": {
+                "observation": describe(self.env.raw_observation_space),
+                "action": describe(self.env.action_space),
+            },
+        }
+        self.epsilon = build("exploration", config["exploration"], trusted=True)
+        self.scores = Scores()
+        self.evaluator = self._evaluator()
+        self.module, self.data = self._learner_and_data()
+        self.started = time.perf_counter()
+        self.seconds_before = 0.0
+
+    def _evaluator(self) -> Evaluator:
+        values = self.config["evaluation"]
+        return Evaluator(
+            self.env,
+            self.config["seed"],
+            episodes=max(1, values["episodes"]),
+            num_envs=values["num_envs"],
+            epsilon=values["epsilon"],
+            max_episode_steps=values["max_episode_steps"],
+        )
+
+    def _learner_and_data(self) -> tuple[LitDQN, ReplayDataModule]:
+        config, env, seed = self.config, self.env, self.config["seed"]
+        space = env.observation_space
+        num_envs = config["experience"]["num_envs"]
+        q_net = build("network", config["network"], space.shape, env.num_actions, trusted=True)
+        if config["init_from"] is not None:
+            load_weights(q_net, read_checkpoint(Path(config["init_from"])))
+        dtype = torch.uint8 if space.dtype == np.uint8 else torch.float32
+        replay_objects = (space.shape, dtype, num_envs, config["gamma"], integer_seed(seed, "replay"))
+        replay = build("buffer", config["buffer"], *replay_objects, trusted=True)
+        actor = EpsilonGreedy(acting_values(q_net), env.num_actions, numpy_generator(seed, "exploration"))
+        source = ExperienceSource(env.make(num_envs), env.id, replay, actor, self.epsilon, seed)
+        rounds = {k: v for k, v in config["experience"].items() if k != "num_envs"}
+        dataset = ReplayDataset(source, total_env_steps=config["total_env_steps"], **rounds)
+        module = LitDQN(
+            q_net,
+            build("agent", config["agent"], trusted=True),
+            build("optimizer", config["optimizer"], trusted=True),
+            self.evaluator,
+            replay.update_priorities,
+        )
+        return module, ReplayDataModule(dataset)
+
+    def run(self) -> dict[str, Any]:
+        """Fit, and write the result."""
+        resume = self.config["resume"]
+        if resume is not None:
+            self.seconds_before = read_checkpoint(Path(resume))[HEADER].get("wall_seconds", 0.0)
+        metrics_file = MetricsFile(self.folder.metrics, CURVES)
+        signals = StopSignals()
+        trainer = self._trainer(self._callbacks(Recorder(metrics_file), signals))
+        self.data.source.on_step = lambda _: signals.check() if self.data.dataset.round == 0 else None
+        self.evaluator.on_step = signals.check
+        log.info(
+            "%s on %s, seed %s, in %s", self._agent(), self.env.id, self.config["seed"], self.folder.path
+        )
+        try:
+            trainer.fit(self.module, datamodule=self.data, ckpt_path=resume, weights_only=True)
+        finally:
+            signals.restore()
+            metrics_file.close()
+            close_quietly(self.data.source.envs)
+        result = self._write_result(finished=True)
+        for logger in trainer.loggers:
+            logger.log_hyperparams(
+                flat(self.config), {"hparam/best_eval_return": self.scores.best_mean or float("nan")}
+            )
+            logger.finalize("success")
+        log.info("finished: %s", result)
+        return result
+
+    def _callbacks(self, recorder: Recorder, signals: StopSignals) -> list[Callback]:
+        config = self.config
+        points = Points(recorder, self.epsilon, config["trainer"]["log_interval"])
+        evaluating = config["evaluation"]["episodes"] > 0
+        evaluation = Evaluation(
+            recorder,
+            self.scores,
+            self.evaluator,
+            interval=config["evaluation"]["interval"] if evaluating else None,
+            random_baseline=config["evaluation"]["random_baseline"],
+            stop_at_return=config["evaluation"]["stop_at_return"],
+            best_path=self.folder.best,
+            header=self.header,
+            on_result=lambda: self._write_result(finished=False),
+        )
+        checkpoints = Checkpoints(
+            self.folder.checkpoints,
+            points,
+            evaluation,
+            self.header,
+            before_save=self._note_time,
+            **config["checkpoint"],
+        )
+        bar = []
+        if config["trainer"]["progress_bar"]:
+            total = config["total_env_steps"]
+            bar.append(ProgressBar(self.evaluator, self.scores, self.epsilon, total))
+        return [signals.installer, *bar, points, evaluation, checkpoints, signals]
+
+    def _trainer(self, callbacks: list[Callback]) -> Trainer:
+        values = self.config["trainer"]
+        accelerator, devices = devices_of(values["gpus"])
+        return Trainer(
+            accelerator=accelerator,
+            devices=devices,
+            precision=values["precision"],
+            strategy=values["strategy"],
+            max_epochs=1,
+            check_val_every_n_epoch=None,
+            val_check_interval=10**9,  # the Evaluation callback says when
+            num_sanity_val_steps=0,
+            callbacks=callbacks,
+            logger=self._tensorboard(),
+            plugins=[AtomicCheckpointIO()],
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            log_every_n_steps=1,
+            default_root_dir=self.folder.path,
+        )
+
+    def _tensorboard(self) -> TensorBoardLogger | bool:
+        if not self.config["logger"]["tensorboard"]:
+            return False
+        resume = self.config["resume"]
+        purge = None if resume is None else read_checkpoint(Path(resume))["learner"]["env_step"] + 1
+        return TensorBoardLogger(
+            save_dir=self.folder.path,
+            name="tensorboard",
+            version="",
+            default_hp_metric=False,
+            purge_step=purge,
+        )
+
+    def _agent(self) -> str:
+        return str(self.config["agent"]["_target_"]).rpartition(".")[2].lower()
+
+    def _note_time(self) -> None:
+        self.header["wall_seconds"] = self._seconds()
+
+    def _seconds(self) -> float:
+        return self.seconds_before + time.perf_counter() - self.started
+
+    def _write_result(self, finished: bool) -> dict[str, Any]:
+        result = result_values(
+            env_id=self.env.id,
+            agent=self._agent(),
+            seed=self.config["seed"],
+            env_steps=self.data.source.env_step,
+            updates=self.module.updates,
+            episodes=self.data.source.episodes,
+            evaluation=self.scores.last,
+            best=self.scores.best_mean,
+            random_mean=self.scores.random_mean,
+            seconds=self._seconds(),
+            finished=finished,
+        )
+        write_json(self.folder.result, result)
+        return result
+
+
+def devices_of(gpus: int | list[int] | str | None) -> tuple[str, int | list[int]]:
+    """`trainer.gpus` in Lightning's words: (accelerator, devices)."""
+    if gpus == "auto":
+        gpus = 1 if torch.cuda.device_count() else 0
+    if gpus in (None, 0, []):
+        return "cpu", 1
+    assert isinstance(gpus, (int, list))
+    return "gpu", gpus
+
+
+def set_threads(threads: int | None) -> None:
+    """Threads of torch's operators; small networks are fastest on one."""
+    torch.set_num_threads(threads or 1)
+
+
+def seed_global_generators(seed: int) -> None:
+    """Nothing of ours draws from them but the networks' first weights; an env or a wrapper may."""
+    torch.manual_seed(integer_seed(seed, "torch"))
+    np.random.seed(integer_seed(seed, "numpy"))  # noqa: NPY002
+    random.seed(integer_seed(seed, "python"))
+
+
+def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys, for TensorBoard's HParams."""
+    values: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            values |= flat(value, f"{prefix}{key}.")
+        else:
+            values[prefix + key] = value
+    return values
+
+
+@contextmanager
+def run_log(folder: RunFolder) -> Iterator[None]:
+    """Everything logged meanwhile, and the traceback of a failure, goes to train.log."""
+    handler = logging.FileHandler(folder.log)
+    handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    except Exception:
+        log.exception("the run failed")
+        raise
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Lightning's notices speak to authors of training loops, not to the users of this one."""
+    for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        for message in (
+            # The loader must stay in this process: the replay is live.
+            r".*does not have many workers.*",
+            # It has a length on purpose: without one Lightning fetches a round ahead.
+            r"Your `IterableDataset` has `__len__` defined.*",
+            # The dataset's own state is in the checkpoint.
+            r".*your dataloader is not resumable.*",
+            # Lightning's own use of torch's tree functions.
+            r"`isinstance.treespec, LeafSpec.` is deprecated.*",
+        ):
+            warnings.filterwarnings("ignore", message=message)
+        yield
