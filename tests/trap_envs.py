@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Sequence
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
