@@ -68,13 +68,19 @@ class ReplayBuffer:
         self.boundary = torch.zeros(shape, dtype=torch.bool)  # the episode ends here
         self.valid = torch.zeros(shape, dtype=torch.bool)  # may be a start
         self.rows_added = 0  # time steps ever written; row number r is in slot r % T
+        self._first = 0  # no row before this number is stored: imported rows need not begin at 0
         columns: dict[str, Tensor] = {name: getattr(self, name) for name in self.COLUMNS}
         self._write = {name: column.numpy() for name, column in columns.items()}
         self._read = {name: column.flatten(0, 1) for name, column in columns.items()}  # [T * N, ...]
 
     def __len__(self) -> int:
         """Time steps stored, <= T."""
-        return min(self.rows_added, self.length)
+        return self.rows_added - self.oldest
+
+    @property
+    def oldest(self) -> int:
+        """Number of the oldest row stored."""
+        return max(self._first, self.rows_added - self.length)
 
     def add(
         self, obs: Array, action: Array, reward: Array, terminated: Array, boundary: Array, valid: Array
@@ -103,7 +109,7 @@ class ReplayBuffer:
 
     def slot_of(self, candidate: Tensor) -> Tensor:
         """Flat slots of candidates 0 .. starts() - 1, oldest first."""
-        oldest = (self.rows_added - len(self)) % self.length
+        oldest = self.oldest % self.length
         return (candidate + oldest * self.num_envs) % (self.length * self.num_envs)
 
     def eligible(self, slot: Tensor) -> Tensor:
@@ -156,14 +162,24 @@ class ReplayBuffer:
         Raises:
             ValueError: rows from `since` on were already overwritten, or are not written yet.
         """
-        oldest = self.rows_added - len(self)
-        if not oldest <= since <= self.rows_added:
-            raise ValueError(f"since must be in [{oldest}, {self.rows_added}], got {since}")
+        if not self.oldest <= since <= self.rows_added:
+            raise ValueError(f"since must be in [{self.oldest}, {self.rows_added}], got {since}")
         slots = torch.arange(since, self.rows_added) % self.length
         return {name: getattr(self, name).index_select(0, slots) for name in self.COLUMNS}
 
     def import_rows(self, since: int, rows: dict[str, Tensor]) -> None:
-        """Take exported rows back, the first of them with row number `since`; keeps the newest T."""
+        """Take exported rows back, the first of them with row number `since`; keeps the newest T.
+
+        Rows that follow on from the newest one stored are appended; any others replace what is stored.
+
+        Raises:
+            ValueError: the rows are of another number of envs or another observation.
+        """
+        ours, theirs = tuple(self.obs.shape[1:]), tuple(rows["obs"].shape[1:])
+        if ours != theirs:
+            raise ValueError(f"rows must have the shape (num_envs, *obs) = {ours}, got {theirs}")
+        if since != self.rows_added:
+            self._first = since
         count = len(rows["reward"])
         kept = min(count, self.length)
         slots = torch.arange(since + count - kept, since + count) % self.length
@@ -172,8 +188,8 @@ class ReplayBuffer:
         self.rows_added = since + count
 
     def state_dict(self) -> dict[str, Any]:
-        oldest = self.rows_added - len(self)
-        return {"since": oldest, "rows": self.export_rows(oldest)}
+        return {"since": self.oldest, "rows": self.export_rows(self.oldest)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._first = self.rows_added = state["since"]
         self.import_rows(state["since"], state["rows"])
