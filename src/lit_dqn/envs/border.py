@@ -36,17 +36,32 @@ class Border(gym.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        obs, _ = self.env.reset(seed=seed, options=options)
+        result: Any = self.env.reset(seed=seed, options=options)
+        try:
+            obs, _ = result
+        except (TypeError, ValueError) as error:
+            raise RunError(self._old_interface("reset", "(obs, info)")) from error
         return self._observation(obs), {}
 
     def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        obs, reward, terminated, truncated, _ = self.env.step(int(action) + self._start)
+        result: Any = self.env.step(int(action) + self._start)
+        try:
+            obs, reward, terminated, truncated, _ = result
+        except (TypeError, ValueError) as error:
+            expected = "(obs, reward, terminated, truncated, info)"
+            raise RunError(self._old_interface("step", expected)) from error
         return self._observation(obs), self._scalar(reward), bool(terminated), bool(truncated), {}
+
+    def _old_interface(self, call: str, expected: str) -> str:
+        return (
+            f"env {self._env_id}: its {call}() must return {expected}; "
+            "the old interface of Gym is not supported."
+        )
 
     def _observation(self, obs: Any) -> Array:
         try:
             return encode(self._raw_space, self._encoded, obs)
-        except (ValueError, TypeError, KeyError, IndexError) as error:
+        except (ValueError, TypeError) as error:
             raise RunError(f"env {self._env_id}: its observation {error}.") from error
 
     def _scalar(self, reward: Any) -> float:

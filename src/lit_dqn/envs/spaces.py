@@ -66,24 +66,66 @@ def encode(space: gym.Space[Any], target: spaces.Box, obs: Any) -> Array:
     """One observation as a fresh array of `target`'s dtype (Discrete is one-hot, `start` honoured).
 
     Raises:
-        ValueError: the observation does not have the space's shape, or is not numeric.
+        ValueError: the observation does not have the space's structure or shape, is not numeric, or a
+            cast would change it: a category out of range, a fraction in an image of bytes.
     """
-    if not isinstance(space, spaces.Box):
-        obs = spaces.flatten(space, obs)
+    if isinstance(space, spaces.Box):
+        return _checked(space, obs, target.dtype)
+    _check_parts(space, obs)
+    return np.asarray(spaces.flatten(space, obs), dtype=target.dtype)
+
+
+def _check_parts(space: gym.Space[Any], obs: Any) -> None:
+    """Refuse what flattening would put into another part's place."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            if key not in obs:
+                raise ValueError(f"has no part {key!r}, but the space says {list(space.spaces)}")
+            _check_parts(part, obs[key])
+    elif isinstance(space, spaces.Tuple):
+        if len(obs) != len(space.spaces):
+            raise ValueError(f"has {len(obs)} parts, but the space says {len(space.spaces)}")
+        for part, one in zip(space.spaces, obs, strict=True):
+            _check_parts(part, one)
+    else:
+        array = _checked(space, obs, space.dtype)
+        if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+            count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+            category = array - space.start
+            if (category < 0).any() or (category >= count).any():
+                raise ValueError(f"has the category {obs}, but the space says {space}")
+
+
+def _checked(space: gym.Space[Any], obs: Any, dtype: Any) -> Array:
+    """A fresh array of that dtype with the space's shape."""
     array = np.asarray(obs)
-    if array.shape != target.shape:
-        raise ValueError(f"has shape {array.shape}, but the space says {target.shape}")
+    if array.shape != space.shape:
+        raise ValueError(f"has shape {array.shape}, but the space says {space.shape}")
+    if array.dtype == dtype:
+        return np.array(array)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"has dtype {array.dtype}, but the space says {space.dtype}")
-    return np.array(array, dtype=target.dtype)
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype)
+    if cast.dtype.kind in "biu" and not np.array_equal(cast, array):
+        raise ValueError(f"has dtype {array.dtype} and values that the space's {space.dtype} cannot hold")
+    return cast
 
 
 def encode_batch(space: gym.Space[Any], obs: Any) -> Array:
     """A batch as the env emits it (an array [B, ...], or Dict/Tuple of such) -> [B, *encoded]."""
     target = encoded_space(space)
     if isinstance(space, spaces.Box):
-        return np.asarray(obs, dtype=target.dtype)
+        return _checked_batch(target, obs)
     return np.stack([encode(space, target, one) for one in _rows(space, obs)])
+
+
+def _checked_batch(target: spaces.Box, obs: Any) -> Array:
+    array = np.asarray(obs, dtype=target.dtype)
+    if array.ndim == 0 or array.shape[1:] != target.shape:
+        expected = ", ".join(["B", *map(str, target.shape)])
+        raise ValueError(f"observations must have the shape [{expected}], got {list(array.shape)}")
+    return array
 
 
 def _rows(space: gym.Space[Any], obs: Any) -> list[Any]:
@@ -116,7 +158,8 @@ def rebuild(description: dict[str, Any]) -> gym.Space[Any]:
     """The space behind a description; a Box comes back without its bounds, which nothing here uses."""
     match description:
         case {"kind": "dict", "parts": dict(parts)}:
-            return spaces.Dict({key: rebuild(part) for key, part in parts.items()})
+            # Pairs keep their order; a plain dict would be sorted, and the encoding with it.
+            return spaces.Dict([(key, rebuild(part)) for key, part in parts.items()])
         case {"kind": "tuple", "parts": list(parts)}:
             return spaces.Tuple([rebuild(part) for part in parts])
         case {"kind": "discrete", "n": n, "start": start}:
