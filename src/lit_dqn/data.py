@@ -10,6 +10,7 @@ from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader, IterableDataset
 
 from lit_dqn.experience import ExperienceSource
+from lit_dqn.global_generators import seed_global_generators
 from lit_dqn.schedules import rounds_in
 from lit_dqn.types import Batch
 
@@ -26,7 +27,7 @@ class ReplayDataset(IterableDataset[Batch]):
         learning_starts: env steps before the first update, >= 0.
         steps_per_round: env steps per round, >= 1.
         updates_per_round: minibatches per round, >= 1.
-        total_env_steps: the budget; the run ends with the first round planned at or beyond it.
+        total_env_steps: the budget; the run ends with the first whole round at or beyond it.
     """
 
     def __init__(
@@ -42,14 +43,20 @@ class ReplayDataset(IterableDataset[Batch]):
         self.learning_starts = learning_starts
         self.steps_per_round = steps_per_round
         self.updates_per_round = updates_per_round
+        self.total_env_steps = total_env_steps
         self.total_rounds = rounds_in(total_env_steps, learning_starts, steps_per_round)
         self.round = 0
 
     def __len__(self) -> int:
         return self.total_rounds
 
+    @property
+    def finished(self) -> bool:
+        """Whether the budget is spent; several envs may overshoot a round's plan and spend it earlier."""
+        return self.source.env_step >= self.total_env_steps
+
     def __iter__(self) -> Iterator[Batch]:
-        while self.round < self.total_rounds:
+        while not self.finished:
             yield self._next_round()
 
     def _next_round(self) -> Batch:
@@ -82,6 +89,14 @@ class ReplayDataModule(LightningDataModule):
     def val_dataloader(self) -> list[int]:
         return [0]  # one validation step is one whole evaluation
 
+    def cut(self) -> None:
+        """End the running episodes here, so that this run and one resumed from here go on alike."""
+        self.source.cut()
+        self._seed_global_generators()
+
+    def _seed_global_generators(self) -> None:
+        seed_global_generators(self.source.root_seed, self.source.env_step)
+
     def state_dict(self) -> dict[str, Any]:
         state = {"round": self.dataset.round, "source": self.source.state_dict()}
         return state | ({"replay": self.source.replay.state_dict()} if self.save_replay else {})
@@ -90,3 +105,4 @@ class ReplayDataModule(LightningDataModule):
         self.dataset.round = state_dict["round"]
         self.source.load_state_dict(state_dict["source"])
         self.source.replay.load_state_dict(state_dict["replay"])
+        self._seed_global_generators()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
 from lit_dqn.envs.gym import close_quietly
 from lit_dqn.experience import EpisodeAccounts, EpsilonGreedy, check_finite, reset_seeds
-from lit_dqn.seeding import numpy_generator
+from lit_dqn.global_generators import own_global_generators
+from lit_dqn.seeding import integer_seed, numpy_generator
 from lit_dqn.types import EvaluationResult, QFunction
 
 
@@ -76,7 +74,7 @@ class Evaluator:
     def _play(self, owner: str, q_values: QFunction, epsilon: float, env_step: int) -> EvaluationResult:
         generator = numpy_generator(self.root_seed, f"{owner} actions", env_step)
         actor = EpsilonGreedy(q_values, self.env.num_actions, generator)
-        with untouched_global_generators():
+        with own_global_generators(integer_seed(self.root_seed, f"{owner} global generators", env_step)):
             envs = self.env.make(self.num_envs, self.cut_at)
             try:
                 obs, _ = envs.reset(seed=reset_seeds(envs, self.root_seed, f"{owner} envs", env_step))
@@ -107,15 +105,3 @@ class Evaluator:
         return EvaluationResult(
             returns=[e[0] for e in flat], lengths=[e[1] for e in flat], cut=sum(e[2] for e in flat)
         )
-
-
-@contextmanager
-def untouched_global_generators() -> Iterator[None]:
-    """Put the global generators back afterwards: some envs draw from them."""
-    python, numpy, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
-        torch.set_rng_state(torch_state)

@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,8 +31,10 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         temporary.replace(path)
         _fsync_folder(path.parent)
     except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-        temporary.unlink(missing_ok=True)
         raise RunError(f"{path} could not be written; what was there before is untouched: {error}") from error
+    finally:
+        with suppress(OSError):  # it is gone where all went well
+            temporary.unlink()
 
 
 def _fsync_folder(folder: Path) -> None:
@@ -39,6 +43,19 @@ def _fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Put a file that never changes also at `target`: by a hard link, or a copy where the disk has none."""
+    if target.exists() and target.samefile(source):
+        return
+    temporary = target.with_name(f".{target.name}.part")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(source.resolve(), temporary)
+    except OSError:
+        shutil.copyfile(source, temporary)
+    temporary.replace(target)
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
@@ -82,8 +99,16 @@ class MetricsFile:
 
     def truncate(self, length: int) -> None:
         """Drop what was written beyond `length` bytes."""
-        self._file.seek(length)
+        end = self._file.seek(0, os.SEEK_END)
+        self._file.seek(min(length, end))  # a lone checkpoint may come without its curves
         self._file.truncate()
+
+    def rows_at(self, env_step: int) -> list[dict[str, float]]:
+        """The points at an env step, without their absent values."""
+        self._file.seek(0)
+        rows = [row for row in csv.DictReader(self._file) if row.pop("env_step") == str(env_step)]
+        self._file.seek(0, os.SEEK_END)
+        return [{name: float(value) for name, value in row.items() if value} for row in rows]
 
     def close(self) -> None:
         self._file.close()

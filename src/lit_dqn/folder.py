@@ -7,6 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
+from lit_dqn.errors import UserError
+from lit_dqn.files import link_or_copy
+
 OURS = ("tensorboard", "checkpoints", "metrics.csv", "result.json", "train.log")
 
 
@@ -32,10 +35,37 @@ class RunFolder:
             else:
                 path.unlink(missing_ok=True)
 
-    def carry_over(self, other: RunFolder) -> None:
+    def start(self, checkpoint: Path | None) -> None:
+        """Make the folder ready for a new run, or for one that goes on from `checkpoint`.
+
+        Raises:
+            UserError: it holds another run, which is neither mixed with this one nor deleted.
+        """
+        elsewhere = checkpoint is None or folder_of(checkpoint).path != self.path.resolve()
+        if elsewhere:
+            self._refuse_another_run()
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        if checkpoint is not None:
+            if elsewhere:
+                self._copy_curves(folder_of(checkpoint))
+            # Last, and at once: a folder with a last.ckpt can be continued.
+            link_or_copy(checkpoint, self.last)
+
+    def _refuse_another_run(self) -> None:
+        if self.last.is_file():
+            raise UserError(
+                f"{self.path} holds a run already; to continue it type resume={self.last}, "
+                "to start another one choose another folder."
+            )
+        for name in OURS:
+            if (self.path / name).exists():
+                raise UserError(
+                    f"{self.path} holds {name}, left by a run that wrote no checkpoint; remove it, "
+                    "choose another folder, or type resume=auto to start afresh there."
+                )
+
+    def _copy_curves(self, other: RunFolder) -> None:
         """Bring another run's curves along, so that this folder stands alone."""
-        if self.path.resolve() == other.path.resolve():
-            return
         if other.metrics.is_file():
             shutil.copyfile(other.metrics, self.metrics)
         if other.tensorboard.is_dir():

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-import random
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +18,27 @@ from lit_dqn.callbacks.evaluation import Evaluation, Scores
 from lit_dqn.callbacks.points import CURVES, Points, Recorder
 from lit_dqn.callbacks.progress import ProgressBar
 from lit_dqn.callbacks.signals import StopSignals
-from lit_dqn.checkpoint_file import FORMAT, HEADER, read_checkpoint
+from lit_dqn.checkpoint_file import FORMAT, HEADER, is_resumable, read_checkpoint
 from lit_dqn.checkpointing import AtomicCheckpointIO
 from lit_dqn.config.build import build
 from lit_dqn.config.compose import check, plain
 from lit_dqn.data import ReplayDataModule, ReplayDataset
 from lit_dqn.envs.gym import close_quietly
 from lit_dqn.envs.spaces import describe
-from lit_dqn.errors import UserError
+from lit_dqn.errors import RunError, UserError
 from lit_dqn.evaluation import Evaluator
 from lit_dqn.experience import EpsilonGreedy, ExperienceSource
 from lit_dqn.files import MetricsFile, write_json
 from lit_dqn.folder import RunFolder, folder_of, new_folder
+from lit_dqn.global_generators import seed_global_generators
 from lit_dqn.module import LitDQN
 from lit_dqn.networks.qnetwork import acting_values
 from lit_dqn.policy import load_weights
 from lit_dqn.report import result_values
+from lit_dqn.run_log import log, quiet_lightning, run_log
 from lit_dqn.seeding import integer_seed, numpy_generator
 
-log = logging.getLogger("lit_dqn")
+__all__ = ["Fit", "run_log", "seed_global_generators", "set_threads", "train"]
 
 
 def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, Any]:
@@ -57,13 +55,33 @@ def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, An
     check(config)
     if config.mode != "train":
         raise UserError(f"train() takes mode=train, got mode={config.mode}.")
-    resumed = None if config.resume is None else folder_of(Path(config.resume))
-    folder = RunFolder(Path(run_dir)) if run_dir else resumed or new_folder()
-    folder.path.mkdir(parents=True, exist_ok=True)
+    resumed = None if config.resume is None else Resumed(Path(config.resume))
+    if run_dir is not None:
+        folder = RunFolder(Path(run_dir))
+    else:
+        folder = new_folder() if resumed is None else folder_of(resumed.path)
+    folder.start(None if resumed is None else resumed.path)
     with run_log(folder), quiet_lightning():
-        if resumed is not None:
-            folder.carry_over(resumed)
-        return Fit(plain(config), folder).run()
+        return Fit(plain(config), folder, resumed).run()
+
+
+class Resumed:
+    """The checkpoint a run goes on from, and what must be known of it before Lightning reads it.
+
+    Args:
+        path: the checkpoint.
+
+    Raises:
+        UserError: there is no such checkpoint, or it cannot be resumed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        checkpoint = read_checkpoint(path)
+        if not is_resumable(checkpoint):
+            raise UserError(f"{path} holds weights only and cannot be resumed.")
+        self.path = path
+        self.env_step: int = checkpoint["learner"]["env_step"]
+        self.wall_seconds: float = checkpoint[HEADER].get("wall_seconds", 0.0)
 
 
 class Fit:
@@ -71,11 +89,12 @@ class Fit:
 
     Args:
         config: the checked configuration as plain containers.
-        folder: the run's folder.
+        folder: the run's folder, ready for it.
+        resumed: what it goes on from; None: a new run.
     """
 
-    def __init__(self, config: dict[str, Any], folder: RunFolder) -> None:
-        self.config, self.folder = config, folder
+    def __init__(self, config: dict[str, Any], folder: RunFolder, resumed: Resumed | None) -> None:
+        self.config, self.folder, self.resumed = config, folder, resumed
         seed_global_generators(config["seed"])
         set_threads(config["trainer"]["threads"])
         self.env = build("env", config["env"], trusted=True)
@@ -92,7 +111,6 @@ class Fit:
         self.evaluator = self._evaluator()
         self.module, self.data = self._learner_and_data()
         self.started = time.perf_counter()
-        self.seconds_before = 0.0
 
     def _evaluator(self) -> Evaluator:
         values = self.config["evaluation"]
@@ -129,32 +147,39 @@ class Fit:
         return module, ReplayDataModule(dataset)
 
     def run(self) -> dict[str, Any]:
-        """Fit, and write the result."""
-        resume = self.config["resume"]
-        if resume is not None:
-            self.seconds_before = read_checkpoint(Path(resume))[HEADER].get("wall_seconds", 0.0)
-        metrics_file = MetricsFile(self.folder.metrics, CURVES)
-        signals = StopSignals()
-        trainer = self._trainer(self._callbacks(Recorder(metrics_file), signals))
-        self.data.source.on_step = lambda _: signals.check() if self.data.dataset.round == 0 else None
-        self.evaluator.on_step = signals.check
+        """Fit, and write the result.
+
+        Raises:
+            RunError: training failed.
+            Interrupted: a signal asked it to stop.
+        """
         log.info(
             "%s on %s, seed %s, in %s", self._agent(), self.env.id, self.config["seed"], self.folder.path
         )
-        try:
-            trainer.fit(self.module, datamodule=self.data, ckpt_path=resume, weights_only=True)
-        finally:
-            signals.restore()
-            metrics_file.close()
-            close_quietly(self.data.source.envs)
+        with closing(MetricsFile(self.folder.metrics, CURVES)) as metrics_file, StopSignals() as signals:
+            trainer = self._trainer(self._callbacks(Recorder(metrics_file), signals))
+            self.data.source.on_step = lambda _: signals.check() if self.data.dataset.round == 0 else None
+            self.evaluator.on_step = signals.check
+            try:
+                path = None if self.resumed is None else self.resumed.path
+                trainer.fit(self.module, datamodule=self.data, ckpt_path=path, weights_only=True)
+            except SystemExit as error:  # Lightning makes one of a KeyboardInterrupt; we raise neither
+                cause = error.__context__ or error
+                raise RunError(f"the env, or other code in the run, raised {cause!r}.") from error
+            finally:
+                close_quietly(self.data.source.envs)
         result = self._write_result(finished=True)
-        for logger in trainer.loggers:
-            logger.log_hyperparams(
-                flat(self.config), {"hparam/best_eval_return": self.scores.best_mean or float("nan")}
-            )
-            logger.finalize("success")
+        self._log_hyperparameters(trainer)
         log.info("finished: %s", result)
         return result
+
+    def _log_hyperparameters(self, trainer: Trainer) -> None:
+        best = self.scores.best_mean
+        for logger in trainer.loggers:
+            logger.log_hyperparams(
+                flat(self.config), {"hparam/best_eval_return": float("nan") if best is None else best}
+            )
+            logger.finalize("success")
 
     def _callbacks(self, recorder: Recorder, signals: StopSignals) -> list[Callback]:
         config = self.config
@@ -210,14 +235,12 @@ class Fit:
     def _tensorboard(self) -> TensorBoardLogger | bool:
         if not self.config["logger"]["tensorboard"]:
             return False
-        resume = self.config["resume"]
-        purge = None if resume is None else read_checkpoint(Path(resume))["learner"]["env_step"] + 1
         return TensorBoardLogger(
             save_dir=self.folder.path,
             name="tensorboard",
             version="",
             default_hp_metric=False,
-            purge_step=purge,
+            purge_step=None if self.resumed is None else self.resumed.env_step,
         )
 
     def _agent(self) -> str:
@@ -227,7 +250,8 @@ class Fit:
         self.header["wall_seconds"] = self._seconds()
 
     def _seconds(self) -> float:
-        return self.seconds_before + time.perf_counter() - self.started
+        before = 0.0 if self.resumed is None else self.resumed.wall_seconds
+        return before + time.perf_counter() - self.started
 
     def _write_result(self, finished: bool) -> dict[str, Any]:
         result = result_values(
@@ -262,13 +286,6 @@ def set_threads(threads: int | None) -> None:
     torch.set_num_threads(threads or 1)
 
 
-def seed_global_generators(seed: int) -> None:
-    """Nothing of ours draws from them but the networks' first weights; an env or a wrapper may."""
-    torch.manual_seed(integer_seed(seed, "torch"))
-    np.random.seed(integer_seed(seed, "numpy"))  # noqa: NPY002
-    random.seed(integer_seed(seed, "python"))
-
-
 def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted keys, for TensorBoard's HParams."""
     values: dict[str, Any] = {}
@@ -278,41 +295,3 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             values[prefix + key] = value
     return values
-
-
-@contextmanager
-def run_log(folder: RunFolder) -> Iterator[None]:
-    """Everything logged meanwhile, and the traceback of a failure, goes to train.log."""
-    handler = logging.FileHandler(folder.log)
-    handler.setFormatter(logging.Formatter("[%(asctime)s] %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    except Exception:
-        log.exception("the run failed")
-        raise
-    finally:
-        root.removeHandler(handler)
-        handler.close()
-
-
-@contextmanager
-def quiet_lightning() -> Iterator[None]:
-    """Lightning's notices speak to authors of training loops, not to the users of this one."""
-    for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    with warnings.catch_warnings():
-        for message in (
-            # The loader must stay in this process: the replay is live.
-            r".*does not have many workers.*",
-            # It has a length on purpose: without one Lightning fetches a round ahead.
-            r"Your `IterableDataset` has `__len__` defined.*",
-            # The dataset's own state is in the checkpoint.
-            r".*your dataloader is not resumable.*",
-            # Lightning's own use of torch's tree functions.
-            r"`isinstance.treespec, LeafSpec.` is deprecated.*",
-        ):
-            warnings.filterwarnings("ignore", message=message)
-        yield

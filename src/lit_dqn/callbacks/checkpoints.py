@@ -13,6 +13,7 @@ from lit_dqn.callbacks.evaluation import Evaluation
 from lit_dqn.callbacks.points import Points
 from lit_dqn.checkpoint_file import HEADER
 from lit_dqn.errors import Interrupted
+from lit_dqn.files import link_or_copy
 
 
 class Checkpoints(Callback):
@@ -24,7 +25,7 @@ class Checkpoints(Callback):
         header: the checkpoint's header: plain containers only.
         before_save: called before each checkpoint.
         interval: env steps between checkpoints, >= 1.
-        keep: resumable checkpoints kept, >= 1; older ones are `step-<env step>.ckpt`.
+        keep: checkpoints kept, >= 1; if several, each is `step-<env step>.ckpt` too.
         resumable: save the replay; without it `last.ckpt` serves evaluation only.
     """
 
@@ -48,9 +49,10 @@ class Checkpoints(Callback):
         self._after_evaluation = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        env_step = data_of(trainer).source.env_step
-        self.milestones.start_at(env_step)
-        self.saved_env_step = env_step if self.path.exists() else None
+        data = data_of(trainer)
+        self.milestones.start_at(data.source.env_step)
+        # A resumed run starts with its checkpoint in place as last.ckpt.
+        self.saved_env_step = data.source.env_step if data.dataset.round else None
         self._after_evaluation = bool(trainer.val_check_batch == 1)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
@@ -75,21 +77,23 @@ class Checkpoints(Callback):
         """Cut the running episodes and write; a diverged network is not written over a healthy one."""
         self.points.means()
         data = data_of(trainer)
-        data.source.cut()
+        data.cut()
         data.save_replay = self.resumable
-        self._keep_previous()
         self.before_save()
         trainer.save_checkpoint(self.path)
         self.saved_env_step = data.source.env_step
+        self._keep_some(self.saved_env_step)
 
-    def _keep_previous(self) -> None:
-        if self.keep > 1 and self.saved_env_step is not None:
-            older = self.path.with_name(f"step-{self.saved_env_step:010d}.ckpt")
-            older.unlink(missing_ok=True)
-            older.hardlink_to(self.path)
-        stale = sorted(self.path.parent.glob("step-*.ckpt"))
-        for path in stale[: max(0, len(stale) - (self.keep - 1))]:
-            path.unlink()
+    def _keep_some(self, env_step: int) -> None:
+        newest = self.path.with_name(f"step-{env_step:010d}.ckpt")
+        others = sorted(self.path.parent.glob("step-*.ckpt"))
+        older = [path for path in others if path.name < newest.name]
+        # What is not older was left by a run that was further on before this one went back.
+        for path in others:
+            if path not in older[max(0, len(older) - (self.keep - 1)) :]:
+                path.unlink()
+        if self.keep > 1:
+            link_or_copy(self.path, newest)
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]

@@ -29,7 +29,7 @@ class Milestones:
 
 
 def is_last_round(trainer: Trainer) -> bool:
-    return bool(data_of(trainer).dataset.round >= len(data_of(trainer).dataset))
+    return data_of(trainer).dataset.finished
 
 
 def data_of(trainer: Trainer) -> ReplayDataModule:

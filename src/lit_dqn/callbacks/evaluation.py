@@ -68,7 +68,7 @@ class Evaluation(Callback):
         stop_at_return: end training at the first evaluation whose mean is at least this; None: do not.
         best_path: where the best weights go.
         header: the checkpoint's header.
-        on_result: called after every evaluation.
+        on_result: called after every evaluation, and when a resumed run starts.
     """
 
     def __init__(
@@ -90,12 +90,13 @@ class Evaluation(Callback):
         self.best_path, self.header, self.on_result = best_path, header, on_result
         self.due = False  # at this round, on the schedule
         self._given_up = False  # a signal stopped the evaluation due at the checkpoint's round
+        self._resumed = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.milestones.start_at(data_of(trainer).source.env_step)
-        trainer.val_check_batch = 1 if self._given_up else NEVER
-        if self.scores.best_mean is not None:
-            self._write_best()
+        trainer.val_check_batch = 1 if self._given_up and self.milestones.interval else NEVER
+        if self._resumed:
+            self._restore_files()
         if self.random_baseline and self.milestones.interval and self.scores.random_mean is None:
             self.scores.random_mean = self.evaluator.random_baseline().return_mean
 
@@ -135,6 +136,14 @@ class Evaluation(Callback):
         self.recorder.record(trainer, module.env_step, values)
         self.on_result()
 
+    def _restore_files(self) -> None:
+        """Undo what was written after the checkpoint: an end off the schedule has its own evaluation."""
+        if self.scores.best_mean is None:
+            self.best_path.unlink(missing_ok=True)
+        else:
+            self._write_best()
+        self.on_result()
+
     def _write_best(self) -> None:
         best = policy_checkpoint(self.header, self.scores.best_weights, self.scores.best_env_step)
         write_atomically(self.best_path, lambda file: torch.save(best, file))
@@ -145,3 +154,4 @@ class Evaluation(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.scores.load_state_dict(state_dict["scores"])
         self._given_up = state_dict["given_up"]
+        self._resumed = True

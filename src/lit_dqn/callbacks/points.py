@@ -39,6 +39,18 @@ class Recorder:
         for logger in trainer.loggers:
             logger.log_metrics(values, step=env_step)
 
+    def go_back(self, trainer: Trainer, env_step: int, length: int) -> None:
+        """Drop every point that came after a checkpoint.
+
+        Args:
+            env_step: of the checkpoint; the loggers drop every point from there on.
+            length: bytes of metrics.csv at the checkpoint.
+        """
+        self.metrics_file.truncate(length)
+        for values in self.metrics_file.rows_at(env_step):  # these came before it
+            for logger in trainer.loggers:
+                logger.log_metrics(values, step=env_step)
+
 
 class Points(Callback):
     """Training curves: means since the last point, every `interval` env steps, and at both ends.
@@ -60,7 +72,7 @@ class Points(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         module = learner(pl_module)
         if self._resumed_length is not None:
-            self.recorder.metrics_file.truncate(self._resumed_length)
+            self.recorder.go_back(trainer, module.env_step, self._resumed_length)
         self.milestones.start_at(data_of(trainer).source.env_step)
         self._clock = (time.perf_counter(), module.env_step, module.updates)
 

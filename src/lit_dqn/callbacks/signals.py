@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from types import FrameType
 from typing import Any
 
@@ -15,7 +16,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals(Callback):
-    """Handlers are set when the fit starts (after Lightning's own) and put back after it.
+    """As a context manager it has the signals' handlers; leaving it gives them back.
 
     Must be the last callback, so that the round's point and checkpoint come first; `installer` must be
     the first, so that the random baseline can be interrupted too.
@@ -26,18 +27,20 @@ class StopSignals(Callback):
         self.installer = _Installer(self)
         self._before: dict[int, Any] = {}
 
-    def install(self) -> None:
-        """Take over the stop signals, once."""
-        for signum in STOP_SIGNALS:
-            if signum not in self._before:
-                self._before[signum] = signal.getsignal(signum)
-            signal.signal(signum, self._handle)
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():  # Python allows no other to have handlers
+            self._before = {signum: signal.getsignal(signum) for signum in STOP_SIGNALS}
+        self.install()
+        return self
 
-    def restore(self) -> None:
-        """Give the signals back to whoever had them."""
+    def __exit__(self, *_: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
-        self._before = {}
+
+    def install(self) -> None:
+        """Take over the stop signals."""
+        for signum in self._before:
+            signal.signal(signum, self._handle)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.received is not None:
@@ -63,7 +66,7 @@ class StopSignals(Callback):
 
 
 class _Installer(Callback):
-    """Installs the handlers before any other callback starts."""
+    """Installs the handlers again after Lightning's own, before any other callback starts."""
 
     def __init__(self, signals: StopSignals) -> None:
         self.signals = signals
