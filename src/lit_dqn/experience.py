@@ -15,6 +15,8 @@ from lit_dqn.schedules import Schedule
 from lit_dqn.seeding import integer_seed, integer_seeds
 from lit_dqn.types import QFunction, Replay
 
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
 
 class EpsilonGreedy:
     """Greedy actions, each env exploring on its own draw.
@@ -75,16 +77,20 @@ def reset_seeds(envs: VectorEnv[Any, Any, Any], root: int, owner: str, *counters
 
 
 def check_finite(env_id: str, env_step: int, **fields: Array) -> None:
-    """Refuse NaN and inf.
+    """Refuse NaN, inf, and what becomes inf once it is stored as float32.
 
     Raises:
         RunError: names the env, the field, the copy and the env step.
     """
     for name, value in fields.items():
-        if not np.isfinite(value).all():
-            copy = int(np.argwhere(~np.isfinite(value))[0, 0])
+        if value.dtype.kind != "f":
+            continue
+        fine = np.abs(value) <= FLOAT32_MAX
+        if not fine.all():
+            copy = int(np.argwhere(~fine)[0, 0])
             raise RunError(
-                f"env {env_id} (copy {copy}) gave a {name} that is NaN or infinite at env step {env_step}."
+                f"env {env_id} (copy {copy}): its {name} is NaN or infinite as float32 "
+                f"at env step {env_step}."
             )
 
 
@@ -142,12 +148,13 @@ class ExperienceSource:
             self.finished.append((episode_return, length))
             self.episodes += 1
         self.env_step += int(valid.sum())
-        self._obs, self._needs_reset = next_obs, ended
+        # A copy: it is stored after the next step, when a vector env may have overwritten it.
+        self._obs, self._needs_reset = np.array(next_obs), ended
         self.on_step(self.env_step)
 
     def _reset(self) -> Array:
         seeds = reset_seeds(self.envs, self.root_seed, "train envs", self.env_step)
-        obs: Array = self.envs.reset(seed=seeds)[0]
+        obs: Array = np.array(self.envs.reset(seed=seeds)[0])
         check_finite(self.env_id, self.env_step, observation=obs)
         self._needs_reset = np.zeros_like(self._needs_reset)
         self._accounts.clear()

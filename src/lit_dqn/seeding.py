@@ -17,7 +17,8 @@ def seed_sequence(root: int, owner: str, *counters: int) -> np.random.SeedSequen
     Args:
         root: the run's seed, >= 0.
         owner: a name, e.g. `"exploration"`.
-        counters: non-negative integers, e.g. the env step.
+        counters: non-negative integers, e.g. the env step. One owner always gives the same number of
+            them: trailing zeros count for nothing, so no counter and the counter 0 are one seed.
     """
     return np.random.SeedSequence([root, zlib.crc32(owner.encode()), *counters])
 

@@ -74,19 +74,20 @@ class GymEnvs:
         limit = time_limit or self.time_limit
         try:
             env = gym.make(self.spec, max_episode_steps=limit, disable_env_checker=True, **kwargs)
+            for wrap in self.wrappers:
+                env = wrap(env)
         except gym.error.DependencyNotInstalled as error:
             raise UserError(f"env {self.id} needs a package that is missing: {_remedy(error)}") from error
         except Exception as error:
             reason = " ".join(str(error).split())
             raise UserError(f"env {self.id} could not be made: {type(error).__name__}: {reason}") from error
-        for wrap in self.wrappers:
-            env = wrap(env)
         return env
 
     def make(self, num_envs: int, time_limit: int | None = None) -> VectorEnv[Any, Any, Any]:
         """A vector of `num_envs` copies behind the border, with NEXT_STEP autoreset.
 
-        The env's own vector implementation is used where nothing has to wrap the single env.
+        The env's own vector implementation is used where nothing has to wrap the single env. An observation
+        may be overwritten by the next step: whoever keeps it copies it.
 
         Args:
             time_limit: env steps; replaces the env's own limit.
@@ -103,7 +104,7 @@ class GymEnvs:
                 **(self.kwargs | ({"max_episode_steps": limit} if limit else {})),
             )
         else:
-            envs = SyncVectorEnv([partial(self._make_bordered, limit) for _ in range(num_envs)])
+            envs = SyncVectorEnv([partial(self._make_bordered, limit)] * num_envs, copy=False)
         mode = envs.metadata.get("autoreset_mode")
         if mode != AutoresetMode.NEXT_STEP:
             raise UserError(f"env {self.id} must reset with AutoresetMode.NEXT_STEP, got {mode}.")
@@ -122,7 +123,7 @@ class GymEnvs:
         creator = entry if callable(entry) else load_env_creator(entry)
         accepted = inspect.signature(creator).parameters
         takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
-        needed = {*self.kwargs, *(["max_episode_steps"] if limit else [])}
+        needed = {*self.spec.kwargs, *self.kwargs, *(["max_episode_steps"] if limit else [])}
         return takes_any or needed <= set(accepted)
 
 
@@ -139,6 +140,10 @@ def find_spec(env_id: str) -> EnvSpec:
         except ModuleNotFoundError as error:
             raise UserError(
                 f"env.id={env_id}: there is no module {error.name!r}; is its folder on PYTHONPATH?"
+            ) from error
+        except Exception as error:
+            raise UserError(
+                f"env.id={env_id}: importing {module} failed: {type(error).__name__}: {error}"
             ) from error
     try:
         return gym.spec(name)
