@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import torch
-from annotated_types import Ge, Gt, Lt
-from pydantic import validate_call
+from annotated_types import Ge, Gt, Len, Lt
+from pydantic import AllowInfNan, validate_call
 from torch.nn import Parameter
 
 from lit_dqn.schedules import Linear
 
-Positive = Annotated[float, Gt(0)]
-NonNegative = Annotated[float, Ge(0)]
+Positive = Annotated[float, Gt(0), AllowInfNan(False)]
+NonNegative = Annotated[float, Ge(0), AllowInfNan(False)]
 DecayRate = Annotated[float, Ge(0), Lt(1)]
 Steps = Annotated[int, Gt(0)]
 
@@ -54,14 +54,12 @@ class Adam(OptimizerConfig):
         *,
         lr: Positive = 1e-3,
         eps: Positive = 1e-8,
-        betas: list[DecayRate] = [0.9, 0.999],  # noqa: B006  (never changed)
+        betas: Annotated[list[DecayRate], Len(2, 2)] = [0.9, 0.999],  # noqa: B006  (never changed)
         lr_end: NonNegative = 0.0,
         lr_decay_env_steps: Steps | None = None,
         max_grad_norm: Positive | None = 10.0,
     ) -> None:
         super().__init__(lr, lr_end, lr_decay_env_steps, max_grad_norm)
-        if len(betas) != 2:
-            raise ValueError(f"betas must hold two numbers, got {betas}")
         self.arguments: dict[str, Any] = {"lr": lr, "eps": eps, "betas": (betas[0], betas[1])}
 
     def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:

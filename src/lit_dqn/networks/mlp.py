@@ -20,6 +20,7 @@ class MLPEncoder(nn.Module):
 
     def __init__(self, inputs: int, hidden: list[int]) -> None:
         super().__init__()
+        self.inputs = inputs
         widths = [inputs, *hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
@@ -27,7 +28,7 @@ class MLPEncoder(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, obs: Tensor) -> Tensor:
-        flat = obs.flatten(start_dim=1)  # [B, D]
+        flat = obs.reshape(-1, self.inputs)  # [B, D]; an observation may have no axis at all
         flat = flat.float() / 255 if flat.dtype == torch.uint8 else flat
         features: Tensor = self.layers(flat)
         return features
