@@ -105,9 +105,8 @@ def main() -> int:
                 file=sys.stderr,
             )
     medians = {name: statistics.median(values) for name, values in rates.items()}
-    print(
-        f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}, medians of {args.repeats}"
-    )
+    machine = f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}"
+    print(f"{machine}, medians of {args.repeats}")
     for name, median in medians.items():
         low, high = min(rates[name]), max(rates[name])
         print(f"{name:22} {median:8,.0f} env steps/s  ({low:,.0f} to {high:,.0f})")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import trap_envs
 
+import trap_envs
 from lit_dqn import compose, load, train
 
 GAMMA = 0.9
