@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +59,13 @@ def command(*words: str, cwd: Path, timeout: float = 120, **env: str) -> subproc
         timeout=timeout,
         check=False,
     )
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[Any]:
+    """Starts real processes quickly; see `fork_server.ForkServer`."""
+    from fork_server import ForkServer
+
+    server = ForkServer()
+    yield server
+    server.close()

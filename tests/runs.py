@@ -1,4 +1,4 @@
-"""Tiny runs for the tests of the training loop: quick configurations, and what must be equal between two runs."""
+"""Tiny runs for the tests of the training loop, and what must be equal between two of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-import trap_envs  # noqa: F401  (registers its envs)
-from conftest import TINY
 from gymnasium import spaces
 from omegaconf import DictConfig, OmegaConf
 
+import trap_envs  # noqa: F401  (registers its envs)
+from conftest import TINY
 from lit_dqn import compose, train
 from lit_dqn.checkpoint_file import DATA, HEADER
 

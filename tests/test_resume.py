@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import TINY
-from runs import assert_equal_runs, config, difference, last, load, metrics, outcome, result, run
 
+from conftest import TINY
 from lit_dqn import compose, train
 from lit_dqn.errors import RunError, UserError
+from runs import assert_equal_runs, config, difference, last, load, metrics, outcome, result, run
 
 N = 400
 DICT = "env.id=Tests/DictNoise-v0"
