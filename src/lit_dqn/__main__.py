@@ -7,29 +7,38 @@ right is handed to Hydra.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
+from types import FrameType
 
 from lit_dqn.errors import Interrupted, RunError, UserError
 
 
 def main() -> None:
     """Entry point; ends the process with the exit code of the contract."""
+    for signum in (signal.SIGINT, signal.SIGTERM):  # until the fit takes them over
+        signal.signal(signum, stop)
     try:
         code = run(sys.argv[1:])
-    except UserError as error:
+    except (UserError, RunError) as error:
         code = report(error)
-    except RunError as error:
-        code = report(error)
-    except Interrupted as stop:
-        code = stop.exit_code
-    except KeyboardInterrupt:
+    except Interrupted as interrupted:
         print("\nstopped before the first round: there is nothing to resume.", file=sys.stderr)
-        code = 130
+        code = interrupted.exit_code
     except BrokenPipeError:  # the reader of our output went away: `lit-dqn --help | head`
         sys.stderr.close()
         code = 141
     sys.exit(code)
+
+
+def stop(signum: int, frame: FrameType | None) -> None:
+    """Stop here.
+
+    Raises:
+        Interrupted: always.
+    """
+    raise Interrupted(signum)
 
 
 def report(error: UserError | RunError) -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
-import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import hydra
@@ -17,9 +16,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from lit_dqn.config.compose import Composer, conf_dir, parse, register_resolvers
-from lit_dqn.config.stored import nothing_left
-from lit_dqn.envs.gym import GymEnvs
+from lit_dqn.config.compose import Composer, parse, plain, register_resolvers
+from lit_dqn.config.words import command, quoted, shown_path
 from lit_dqn.errors import Interrupted, RunError, UserError
 from lit_dqn.folder import RunFolder, folder_of
 
@@ -33,68 +31,76 @@ EXAMPLES = (
 
 
 @dataclass
-class Outcome:
-    """How one job ended."""
+class Job:
+    """One job: its words, its checked configuration, and how it ended."""
 
-    name: str
     words: list[str]
+    config: DictConfig
     state: str = "not run"
     note: str = ""
     exit_code: int = 0
 
 
 @dataclass
+class Plan:
+    """What a command line comes to, all of it checked.
+
+    Args:
+        words: for Hydra.
+        jobs: in Hydra's order.
+        leftovers: a folder to clear of a run that wrote no checkpoint.
+    """
+
+    words: list[str]
+    jobs: list[Job]
+    leftovers: RunFolder | None = None
+
+
+@dataclass
 class Application:
-    """One call of the command line."""
+    """Runs the jobs of a plan, in their order."""
 
-    composer: Composer
-    multirun: bool
-    outcomes: list[Outcome] = field(default_factory=list)
-    started: int = 0
+    jobs: Iterator[Job]
 
-    def job(self, _: DictConfig) -> None:
+    def run_job(self, _: DictConfig) -> None:
         """What Hydra calls once per job, with the job's folder made; keeps failures to itself.
 
         An exception that reached Hydra would be shown after the whole sweep; sys.exit would end it.
+
+        Raises:
+            Interrupted: a signal; the remaining jobs are not run.
         """
         from lit_dqn.modes import run_mode  # imports Lightning
 
-        outcome = self.outcomes[self.started]
-        self.started += 1
-        runtime = HydraConfig.get().runtime
-        folder = RunFolder(Path(runtime.output_dir))
+        job = next(self.jobs)
+        folder = RunFolder(Path(HydraConfig.get().runtime.output_dir))
         try:
-            config = self.composer.compose(outcome.words)
-            OmegaConf.save(config, folder.path / ".hydra" / "config.yaml")
-            outcome.note = run_mode(config, folder)
-            outcome.state = "done"
+            OmegaConf.save(job.config, folder.path / ".hydra" / "config.yaml")
+            job.note = run_mode(job.config, folder)
+            job.state = "done"
         except Interrupted as stop:
-            outcome.state, outcome.exit_code = "interrupted", stop.exit_code
-            print(self._how_to_resume(folder), file=sys.stderr)
+            job.state, job.exit_code = "interrupted", stop.exit_code
+            print(f"\n{how_to_resume(folder, job.config)}", file=sys.stderr)
             raise
         except (UserError, RunError) as error:
-            outcome.state, outcome.note, outcome.exit_code = "failed", str(error), error.exit_code
+            job.state, job.note, job.exit_code = "failed", str(error), error.exit_code
             print(f"error: {error}", file=sys.stderr)
-        except Exception as error:  # an env's own failure, or a bug: its traceback is in train.log
-            outcome.state, outcome.note = "failed", f"{type(error).__name__}: {error}"
-            outcome.exit_code = 1
-            print(f"The traceback is in {folder.log}.\nerror: {outcome.note}", file=sys.stderr)
+        except (Exception, SystemExit) as error:  # an env's own failure, or a bug
+            job.state, job.note, job.exit_code = "failed", f"{type(error).__name__}: {error}", 1
+            print(f"The traceback is in {shown_path(folder.log)}.\nerror: {job.note}", file=sys.stderr)
 
-    @staticmethod
-    def _how_to_resume(folder: RunFolder) -> str:
-        if not folder.last.is_file():
-            return "\nstopped before the first round: there is nothing to resume."
-        path = shlex.quote(str(shown_path(folder.last)))
-        return f"\nstopped; to go on type\n  python -m lit_dqn resume={path}"
 
-    def finish(self) -> int:
-        """Show a sweep's table; the exit code of the whole."""
-        if self.multirun:
-            from lit_dqn.report import print_sweep
+def how_to_resume(folder: RunFolder, config: DictConfig) -> str:
+    """What to type after a signal."""
+    from lit_dqn.config.stored import foreign_code
 
-            print_sweep([(o.name, o.state, o.note) for o in self.outcomes])
-            return 1 if any(o.exit_code for o in self.outcomes) else 0
-        return max((o.exit_code for o in self.outcomes), default=0)
+    if not folder.last.is_file():
+        return NOTHING_TO_RESUME
+    trust = {"trust": True} if foreign_code(plain(config)) else {}
+    return f"stopped; to go on type\n  {command(resume=shown_path(folder.last), **trust)}"
+
+
+NOTHING_TO_RESUME = "stopped before the first round: there is nothing to resume."
 
 
 def application(words: Sequence[str]) -> int:
@@ -102,137 +108,136 @@ def application(words: Sequence[str]) -> int:
 
     Raises:
         UserError: nothing was written.
-        Interrupted: a signal stopped the run.
     """
-    parser = get_args_parser()
-    args = parser.parse_args(list(words))
+    args = read_flags(words)
     register_resolvers()
     composer = Composer(args.config_dir, args.config_name)
     if args.help:
         print(help_text(composer))
         return 0
-    if args.hydra_help or args.info or args.shell_completion:
-        hydra.main(config_path=str(conf_dir()), config_name=composer.config_name, version_base="1.3")(
-            _nothing
-        )()
+    if args.cfg == "job" and args.package is None:
+        print(OmegaConf.to_yaml(composer.compose(args.overrides), resolve=args.resolve), end="")
         return 0
-    overrides = list(args.overrides)
-    if args.cfg:
-        composer.compose(overrides)
-        hydra.main(config_path=str(conf_dir()), config_name=composer.config_name, version_base="1.3")(
-            _nothing
-        )()
+    if args.cfg or args.hydra_help or args.info or args.shell_completion:
+        run_hydra(_nothing, composer, list(words))
         return 0
-    app = Application(composer, args.multirun)
-    jobs, hydra_words = check_jobs(composer, overrides, args.multirun)
-    if jobs is None:
+    plan = plan_sweep(composer, args.overrides) if args.multirun else plan_run(composer, args.overrides)
+    if plan.leftovers is not None:
+        plan.leftovers.remove_leftovers()
+    if not plan.jobs:
         return 0
-    app.outcomes = [Outcome(" ".join(job) or "defaults", job) for job in jobs]
-    _hand_to_hydra(app, args, hydra_words)
-    return app.finish()
+    app = Application(iter(plan.jobs))
+    stopped = None
+    try:
+        run_hydra(app.run_job, composer, [*(["--multirun"] if args.multirun else []), *plan.words])
+    except Interrupted as stop:
+        stopped = stop.exit_code
+    if args.multirun:
+        from lit_dqn.report import print_sweep
+
+        print_sweep([(" ".join(job.words) or "defaults", job.state, job.note) for job in plan.jobs])
+        return stopped or int(any(job.exit_code for job in plan.jobs))
+    return stopped or plan.jobs[0].exit_code
+
+
+def read_flags(words: Sequence[str]) -> argparse.Namespace:
+    """Hydra's flags, and the overrides.
+
+    Raises:
+        UserError: an unknown flag.
+    """
+    parser = get_args_parser()
+    parser.exit_on_error = False
+    try:
+        args, unknown = parser.parse_known_args(list(words))
+    except argparse.ArgumentError as error:
+        raise UserError(f"{error}.") from error
+    if unknown:
+        raise UserError(f"unknown flag {unknown[0]}; options are typed as key=value, --help shows them.")
+    return args
 
 
 def _nothing(_: DictConfig) -> None:
     """Hydra only shows something."""
 
 
-def check_jobs(
-    composer: Composer, overrides: list[str], multirun: bool
-) -> tuple[list[list[str]] | None, list[str]]:
+def plan_sweep(composer: Composer, overrides: list[str]) -> Plan:
     """Compose and check every job before the first one starts.
 
-    Returns:
-        The jobs' words (None: there is nothing left to do), and the words for Hydra.
+    Raises:
+        UserError: one of them cannot work.
     """
     parsed = parse(overrides)
     composer.check_names(parsed)
-    if not multirun:
-        return _check_single(composer, parsed, overrides)
     if any(o.key_or_group == "resume" and "auto" in str(o.value()) for o in parsed):
         raise UserError("resume=auto continues one run in its hydra.run.dir; it does not go with -m.")
-    batches = BasicSweeper.split_arguments(parsed, None)
-    jobs = [words for batch in batches for words in batch]
-    for words in jobs:
-        check_env(composer.compose(words))
-    return jobs, overrides
+    words = composer.hydra_words(parsed)
+    batches = BasicSweeper.split_arguments(parse(words), None)
+    return Plan(words, [checked_job(composer, list(job)) for batch in batches for job in batch])
 
 
-def _check_single(
-    composer: Composer, parsed: list[Override], overrides: list[str]
-) -> tuple[list[list[str]] | None, list[str]]:
-    values = {o.key_or_group: o.value() for o in parsed if not o.is_sweep_override()}
-    run_dir = values.get("hydra.run.dir")
-    words = list(overrides)
-    if values.get("resume") == "auto":
-        words = _resolve_auto(run_dir, words)
-    config = composer.compose(words)
-    if config.resume is not None:
-        checkpoint = Path(config.resume)
+def plan_run(composer: Composer, overrides: list[str]) -> Plan:
+    """Check a single run, and find out where it goes on.
+
+    Raises:
+        UserError: it cannot work.
+    """
+    parsed = parse(overrides)
+    run_dir = composer.run_dir(parsed)
+    leftovers = None
+    if any(o.key_or_group == "resume" and o.value() == "auto" for o in parsed):
         if run_dir is None:
-            words.append(f"hydra.run.dir={quoted(str(folder_of(checkpoint).path))}")
-        same_folder = run_dir is None or Path(str(run_dir)).resolve() == folder_of(checkpoint).path.resolve()
-        if same_folder and nothing_left(checkpoint, config):
+            raise UserError("resume=auto needs a folder to look in: type hydra.run.dir=PATH too.")
+        overrides, leftovers = _resolve_auto(RunFolder(run_dir), parsed)
+        parsed = parse(overrides)
+    config = composer.compose(overrides)
+    words = composer.hydra_words(parsed)
+    if config.resume is not None:
+        own = folder_of(Path(config.resume))
+        if run_dir is None:
+            words.append(f"hydra.run.dir={quoted(str(own.path))}")
+        if (run_dir is None or run_dir.resolve() == own.path) and _is_finished(config):
             print(
                 f"this run is finished ({config.total_env_steps:,} env steps); to train on, "
-                f"type a larger total_env_steps. Files are in {shown_path(folder_of(checkpoint).path)}"
+                f"type a larger total_env_steps. Files are in {shown_path(own.path)}"
             )
-            return None, []
-    check_env(config)
-    return [words], words
+            return Plan(words, [])
+    return Plan(words, [checked_job(composer, words)], leftovers)
 
 
-def _resolve_auto(run_dir: object, words: list[str]) -> list[str]:
-    """`resume=auto` as the checkpoint it means, or as a fresh start."""
-    if run_dir is None:
-        raise UserError("resume=auto needs a folder to look in: type hydra.run.dir=PATH too.")
-    folder = RunFolder(Path(str(run_dir)))
-    rest = [word for word in words if not word.replace(" ", "").startswith("resume=")]
+def _resolve_auto(folder: RunFolder, parsed: list[Override]) -> tuple[list[str], RunFolder | None]:
+    """`resume=auto` as the checkpoint it means, or as a fresh start in a cleared folder."""
+    rest = [str(o.input_line) for o in parsed if o.key_or_group != "resume"]
     if folder.last.is_file():
-        return [*rest, f"resume={quoted(str(folder.last))}"]
-    folder.remove_leftovers()
-    return rest
+        return [*rest, f"resume={quoted(str(folder.last))}"], None
+    return rest, folder
 
 
-def check_env(config: DictConfig) -> None:
-    """Make the env once: its id, its packages and its spaces are refused before a folder is made."""
-    values = OmegaConf.to_container(config.env, resolve=True)
-    assert isinstance(values, dict)
-    if values.pop("_target_") == f"{GymEnvs.__module__}.{GymEnvs.__qualname__}":
-        GymEnvs(**{str(k): v for k, v in values.items()})
-    if config.init_from is not None:
-        from lit_dqn.checkpoint_file import read_checkpoint
+def _is_finished(config: DictConfig) -> bool:
+    from lit_dqn.config.stored import nothing_left  # imports torch
 
-        read_checkpoint(Path(config.init_from))
+    return nothing_left(Path(config.resume), config)
 
 
-def _hand_to_hydra(app: Application, args: argparse.Namespace, words: list[str]) -> None:
-    options = [f"--config-dir={app.composer.config_dir}"] if app.composer.config_dir else []
-    options += [f"--config-name={args.config_name}"] if args.config_name else []
-    options += ["--multirun"] if app.multirun else []
-    argv, sys.argv = sys.argv, [sys.argv[0], *options, *words]
+def checked_job(composer: Composer, words: list[str]) -> Job:
+    """Compose a job, and put its parts together once."""
+    config = composer.compose(words)
+    from lit_dqn.preflight import check_parts  # imports torch
+
+    check_parts(plain(config))
+    return Job(words, config)
+
+
+def run_hydra(function: Callable[[DictConfig], None], composer: Composer, words: list[str]) -> None:
+    """Hand words to Hydra, with the user's folder before ours in its search path."""
+    user, *ours = composer.roots
+    options = [f"--config-dir={ours[0]}"] if ours else []
+    kept = [word for word in words if not word.startswith("--config-dir")]
+    argv, sys.argv = sys.argv, [sys.argv[0], *options, *kept]
     try:
-        main = hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")
-        main(app.job)()
-    except Interrupted as stop:
-        if app.multirun:
-            app.finish()
-        raise Interrupted(stop.exit_code - 128) from stop
+        hydra.main(config_path=str(user), config_name=composer.config_name, version_base="1.3")(function)()
     finally:
         sys.argv = argv
-
-
-def quoted(value: str) -> str:
-    """A value that Hydra reads back as this text."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"' if any(not (c.isalnum() or c in "/._-") for c in value) else value
-
-
-def shown_path(path: Path) -> Path:
-    """Relative to where the user is, if it lies below."""
-    try:
-        return path.resolve().relative_to(Path.cwd())
-    except ValueError:
-        return path
 
 
 def help_text(composer: Composer) -> str:

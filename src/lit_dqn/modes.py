@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,22 @@ import torch
 from omegaconf import DictConfig
 
 from lit_dqn.checkpoint_file import read_checkpoint
-from lit_dqn.cli import shown_path
 from lit_dqn.config.build import build
 from lit_dqn.config.compose import plain
+from lit_dqn.config.stored import foreign_code
+from lit_dqn.config.words import command, shown_path
 from lit_dqn.envs.gym import GymEnvs, close_quietly
-from lit_dqn.errors import UserError
 from lit_dqn.evaluation import Evaluator
 from lit_dqn.files import write_json
 from lit_dqn.folder import RunFolder
+from lit_dqn.global_generators import seed_global_generators
 from lit_dqn.networks.qnetwork import acting_values
-from lit_dqn.policy import load, network_of
+from lit_dqn.policy import Policy, network_of, policy_of
+from lit_dqn.preflight import render_mode
 from lit_dqn.report import print_table, result_values
+from lit_dqn.run_log import run_log
 from lit_dqn.seeding import integer_seed
-from lit_dqn.training import run_log, seed_global_generators, set_threads, train
+from lit_dqn.training import devices_of, set_threads, train
 
 
 def run_mode(config: DictConfig, folder: RunFolder) -> str:
@@ -41,17 +44,17 @@ def run_mode(config: DictConfig, folder: RunFolder) -> str:
 def _train(config: DictConfig, folder: RunFolder) -> str:
     result = train(config, folder.path)
     path = shown_path(folder.path)
-    trust = " trust=true" if config.trust or ":" in config.env.id or config.env.wrappers else ""
     best = folder.best if folder.best.is_file() else folder.last
+    trust = {"trust": True} if foreign_code(plain(config)) else {}
+    longer = 2 * config.total_env_steps
     print_table(
         result,
         path,
         [
             "next:",
-            f"  tensorboard --logdir {path}",
-            f"  python -m lit_dqn mode=eval ckpt={shown_path(best)}{trust}",
-            f"  python -m lit_dqn resume={shown_path(folder.last)} "
-            f"total_env_steps={2 * config.total_env_steps}{trust}",
+            f"  tensorboard --logdir {shlex.quote(str(path))}",
+            "  " + command(mode="eval", ckpt=shown_path(best), **trust),
+            "  " + command(resume=shown_path(folder.last), total_env_steps=longer, **trust),
         ],
     )
     return _score(result)
@@ -59,14 +62,13 @@ def _train(config: DictConfig, folder: RunFolder) -> str:
 
 def _score(result: dict[str, Any]) -> str:
     mean = result["eval_return_mean"]
-    return f"{result['updates']:,} updates" + ("" if mean is None else f", evaluation {mean:.1f}")
+    return f"{result['env_steps']:,} env steps" + ("" if mean is None else f", evaluation {mean:.1f}")
 
 
 def _evaluate(config: DictConfig, folder: RunFolder) -> str:
+    started = time.perf_counter()
     values = plain(config)
     checkpoint = read_checkpoint(Path(config.ckpt))
-    if values["evaluation"]["episodes"] < 1:
-        raise UserError("mode=eval needs evaluation.episodes >= 1, got 0.")
     with run_log(folder):
         seed_global_generators(values["seed"])
         set_threads(values["trainer"]["threads"])
@@ -74,47 +76,55 @@ def _evaluate(config: DictConfig, folder: RunFolder) -> str:
         env = build("env", values["env"], trusted=True)
         evaluator = Evaluator(env, values["seed"], **{k: values["evaluation"][k] for k in names})
         env_step = checkpoint["learner"]["env_step"]
-        evaluation = evaluator(acting_values(network_of(checkpoint)), env_step)
+        network = network_of(checkpoint, values["network"]).to(device_of(values["trainer"]["gpus"]))
+        evaluation = evaluator(acting_values(network), env_step)
         baseline = values["evaluation"]["random_baseline"]
         result = result_values(
             env_id=env.id,
             agent=values["agent"]["_target_"].rpartition(".")[2].lower(),
             seed=values["seed"],
             env_steps=env_step,
-            updates=checkpoint["learner"].get("updates", 0),
+            updates=checkpoint["learner"].get("updates"),
             episodes=None,
             evaluation=evaluation,
             best=None,
             random_mean=evaluator.random_baseline().return_mean if baseline else None,
-            seconds=0.0,
+            seconds=time.perf_counter() - started,
             finished=True,
         )
+        result |= {"env_steps_per_second": None, "updates_per_second": None}  # of training
         write_json(folder.result, result)
     print_table(result, shown_path(folder.path), [])
     return _score(result)
 
 
+def device_of(gpus: int | list[int] | str | None) -> torch.device:
+    """The (first) device of `trainer.gpus`."""
+    accelerator, devices = devices_of(gpus)
+    index = devices[0] if isinstance(devices, list) else 0
+    return torch.device("cpu") if accelerator == "cpu" else torch.device("cuda", index)
+
+
 def _play(config: DictConfig, folder: RunFolder) -> str:
     values = plain(config)
-    policy = load(config.ckpt)
-    set_threads(values["trainer"]["threads"])
-    env: GymEnvs = build("env", values["env"], trusted=True)
-    window = has_screen()
-    mode = "human" if window else "rgb_array"
-    check_rendering(env, mode)
-    single = env.make_single(render_mode=mode, time_limit=values["evaluation"]["max_episode_steps"])
-    if not window:
-        single = gym.wrappers.RecordVideo(single, str(folder.path / "video"), lambda _: True)
-    try:
-        returns = [_episode(single, policy, integer_seed(values["seed"], "play", i)) for i in range(1)]
-    finally:
-        close_quietly(single)
-    where = "" if window else f"; the video is in {shown_path(folder.path / 'video')}"
-    print(f"episode return {returns[0]:.1f}{where}")
-    return f"return {returns[0]:.1f}"
+    with run_log(folder):
+        policy = policy_of(read_checkpoint(Path(config.ckpt)), values["network"])
+        set_threads(values["trainer"]["threads"])
+        env: GymEnvs = build("env", values["env"], trusted=True)
+        mode = render_mode()
+        single = env.make_single(render_mode=mode, time_limit=values["evaluation"]["max_episode_steps"])
+        if mode != "human":
+            single = gym.wrappers.RecordVideo(single, str(folder.path / "video"), lambda _: True)
+        try:
+            total = _episode(single, policy, integer_seed(values["seed"], "play"))
+        finally:
+            close_quietly(single)
+    where = "" if mode == "human" else f"; the video is in {shown_path(folder.path / 'video')}"
+    print(f"episode return {total:.1f}{where}")
+    return f"return {total:.1f}"
 
 
-def _episode(env: gym.Env[Any, Any], policy: Any, seed: int) -> float:
+def _episode(env: gym.Env[Any, Any], policy: Policy, seed: int) -> float:
     obs, _ = env.reset(seed=seed)
     total, ended = 0.0, False
     while not ended:
@@ -132,30 +142,3 @@ def batch_of_one(obs: Any) -> Any:
     if isinstance(obs, tuple):
         return tuple(batch_of_one(value) for value in obs)
     return [obs]
-
-
-def has_screen() -> bool:
-    """Whether a window can be opened."""
-    return sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )
-
-
-def check_rendering(env: GymEnvs, mode: str) -> None:
-    """Refuse at once what could not be shown.
-
-    Raises:
-        UserError: the env cannot render so, or a package is missing.
-    """
-    probe = env.make_single()
-    modes = probe.metadata.get("render_modes", [])
-    close_quietly(probe)
-    if mode not in modes:
-        raise UserError(f"mode=play: env {env.id} has no render mode {mode!r} (it has {modes or 'none'}).")
-    if mode == "rgb_array":
-        try:
-            import moviepy  # noqa: F401
-        except ImportError as error:
-            raise UserError(
-                'mode=play needs moviepy for a video file; type pip install "lit-dqn[play]"'
-            ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,22 +48,31 @@ def load(path: str | Path) -> Policy:
     Raises:
         UserError: no such file, or not one of ours.
     """
-    checkpoint = read_checkpoint(Path(path))
-    header = checkpoint[HEADER]
-    return Policy(network_of(checkpoint), header["spaces"])
+    return policy_of(read_checkpoint(Path(path)))
 
 
-def network_of(checkpoint: dict[str, Any]) -> QNetwork:
+def policy_of(checkpoint: dict[str, Any], network: Mapping[str, Any] | None = None) -> Policy:
+    """The policy of a checkpoint that is read already; see `network_of`."""
+    return Policy(network_of(checkpoint, network), checkpoint[HEADER]["spaces"])
+
+
+def network_of(checkpoint: dict[str, Any], network: Mapping[str, Any] | None = None) -> QNetwork:
     """The checkpoint's online network with its weights.
 
+    Args:
+        network: its class and options from a checked configuration, which may name code from outside
+            lit_dqn; None takes the file's own, which may not.
+
     Raises:
-        UserError: the weights do not fit the network that the file's configuration describes.
+        UserError: the weights do not fit the network.
     """
     header = checkpoint[HEADER]
     shape = encoded_space(rebuild(header["spaces"]["observation"])).shape
-    network: QNetwork = build("network", header["config"]["network"], shape, header["spaces"]["action"]["n"])
-    load_weights(network, checkpoint)
-    return network
+    values = header["config"]["network"] if network is None else network
+    num_actions = header["spaces"]["action"]["n"]
+    built: QNetwork = build("network", values, shape, num_actions, trusted=network is not None)
+    load_weights(built, checkpoint)
+    return built
 
 
 def load_weights(network: QNetwork, checkpoint: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from lit_dqn.types import EvaluationResult
 
@@ -33,7 +34,7 @@ def result_values(
     agent: str,
     seed: int,
     env_steps: int,
-    updates: int,
+    updates: int | None,
     episodes: int | None,
     evaluation: EvaluationResult | None,
     best: float | None,
@@ -71,7 +72,7 @@ def print_table(result: dict[str, Any], folder: Path, next_lines: list[str]) -> 
     table.add_column(justify="right")
     table.add_column()
     for name, text in _rows(result, folder):
-        table.add_row(name, text)
+        table.add_row(name, Text(text))  # not markup: a path may hold brackets
     console = Console()
     console.print(table)
     for line in next_lines:
@@ -90,11 +91,11 @@ def _rows(result: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
     if result["random_return_mean"] is not None:
         rows.append(("random", f"{result['random_return_mean']:.1f}"))
     rows.append(("env steps", f"{result['env_steps']:,}"))
-    if result["episodes"] is not None:
+    if result["updates"] is not None:
         rows.append(("updates", f"{result['updates']:,}"))
-        rate = result["env_steps_per_second"]
-        speed = f" ({rate:,.0f} env steps/s)" if rate else ""
-        rows.append(("time", f"{result['wall_seconds']:.1f} s{speed}"))
+    rate = result["env_steps_per_second"]
+    speed = f" ({rate:,.0f} env steps/s)" if rate else ""
+    rows.append(("time", f"{result['wall_seconds']:.1f} s{speed}"))
     return [*rows, ("files", str(folder))]
 
 
@@ -104,5 +105,5 @@ def print_sweep(jobs: list[tuple[str, str, str]]) -> None:
     for column in ("job", "outcome", ""):
         table.add_column(column)
     for job in jobs:
-        table.add_row(*job)
+        table.add_row(*map(Text, job))
     Console().print(table)

@@ -40,8 +40,10 @@ def find_class(group: str, target: str) -> type:
     module, _, name = target.rpartition(".")
     try:
         found = vars(importlib.import_module(module)).get(name)
-    except (ImportError, ValueError) as error:
-        raise UserError(f"{group}._target_={target} cannot be imported: {error}.") from error
+    except Exception as error:  # whatever a user's own module does when it is imported
+        raise UserError(
+            f"{group}._target_={target} cannot be imported: {type(error).__name__}: {error}."
+        ) from error
     if not (isinstance(found, type) and found.__module__ == module):
         raise UserError(f"{group}._target_={target}: {module} defines no class {name!r}.")
     return found
@@ -50,28 +52,41 @@ def find_class(group: str, target: str) -> type:
 def check_group(group: str, node: Mapping[str, Any]) -> None:
     """Check a pluggable group's values against the constructor's options.
 
+    A class that needs no other objects is built once, too: what only its constructor can tell (an env's
+    spaces, say) is told here.
+
     Raises:
         UserError: an unknown name, a wrong type or a value out of range.
     """
-    options = _options(find_class(group, node["_target_"]))
+    cls = find_class(group, node["_target_"])
+    options = _options(cls)
     fields: dict[str, Any] = {
         name: (hint, ... if default is inspect.Parameter.empty else default)
         for name, (hint, default) in options.items()
     }
-    schema = create_model("schema", __config__=ConfigDict(extra="forbid", strict=True), **fields)
+    rules = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True)
     try:
-        schema.model_validate({k: v for k, v in node.items() if k != "_target_"})
+        create_model("schema", __config__=rules, **fields).model_validate(_values(node))
     except ValidationError as error:
         raise user_error(group, error, options) from error
+    if len(options) == len(_parameters(cls)):
+        build(group, node, trusted=True)
+
+
+def _values(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in node.items() if k != "_target_"}
+
+
+def _parameters(cls: type) -> list[inspect.Parameter]:
+    return list(inspect.signature(inspect.unwrap(cls.__init__)).parameters.values())[1:]  # type: ignore[misc]
 
 
 def _options(cls: type) -> dict[str, tuple[Any, Any]]:
     """{option: (type, default)} of a class: its constructor's keyword-only parameters."""
-    constructor = inspect.unwrap(vars(cls)["__init__"])
-    hints = get_type_hints(constructor, include_extras=True)
+    hints = get_type_hints(inspect.unwrap(cls.__init__), include_extras=True)  # type: ignore[misc]
     return {
-        name: (hints[name], parameter.default)
-        for name, parameter in inspect.signature(constructor).parameters.items()
+        parameter.name: (hints.get(parameter.name, Any), parameter.default)
+        for parameter in _parameters(cls)
         if parameter.kind is parameter.KEYWORD_ONLY
     }
 
@@ -85,10 +100,12 @@ def build(group: str, node: Mapping[str, Any], *objects: Any, trusted: bool = Fa
         trusted: classes outside lit_dqn may be built too: the user's own configuration names them.
 
     Raises:
-        UserError: see `find_class`; or a foreign class that is not trusted.
+        UserError: see `find_class`; a foreign class that is not trusted; values the constructor refuses.
     """
     target = node["_target_"]
     if not (trusted or is_ours(group, target)):
         raise UserError(f"{group}._target_={target} lies outside lit_dqn and is not built from a file.")
-    options = {k: v for k, v in node.items() if k != "_target_"}
-    return find_class(group, target)(*objects, **options)
+    try:
+        return find_class(group, target)(*objects, **_values(node))
+    except ValueError as error:
+        raise UserError(f"{group}: {error}") from error

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
+from hydra import version
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
@@ -21,11 +23,15 @@ from omegaconf.errors import OmegaConfBaseException
 import lit_dqn
 from lit_dqn.config.build import PLUGGABLE, check_group
 from lit_dqn.config.planned import refuse_planned
-from lit_dqn.config.problems import did_you_mean, shown
+from lit_dqn.config.problems import did_you_mean
 from lit_dqn.config.schema import check_central
+from lit_dqn.config.words import shown
 from lit_dqn.errors import UserError
 
 FREE_MAPPINGS = ("env.kwargs",)  # below these any key may be typed, with +
+CHECKPOINTS = ("resume", "ckpt")  # a file named here brings its own configuration
+OPTIONAL = ("experiment", "tuned")  # groups of which none need be chosen
+HOW_TO_TYPE = "Options are typed as key=value; a value with = or , in it as 'key=\"...\"'."
 UNTUNED = ("env", "agent", "experiment", "tuned")  # choosing these does not drop a recipe's values
 
 
@@ -59,8 +65,10 @@ class Composer:
     def __init__(self, config_dir: str | None = None, config_name: str | None = None) -> None:
         if config_dir is not None and not Path(config_dir).is_dir():
             raise UserError(f"--config-dir {config_dir}: there is no such folder.")
-        self.config_dir = None if config_dir is None else str(Path(config_dir).resolve())
+        own = [] if config_dir is None else [Path(config_dir).resolve()]
+        self.roots = [*own, conf_dir()]
         self.config_name = config_name or "config"
+        self._stored: dict[Path, Any] = {}  # what a command line's checkpoints hold, read once
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """The checked configuration of one run.
@@ -73,27 +81,44 @@ class Composer:
             if override.is_sweep_override():
                 raise UserError(f"{override.input_line}: several values are a sweep; add -m.")
         self.check_names(parsed)
-        return self.compose_checked_names(parsed)
-
-    def compose_checked_names(self, parsed: Sequence[Override]) -> DictConfig:
-        """Like `compose`, for names that are known to be right."""
-        typed = [str(o.input_line) for o in parsed]
-        config = self._compose(typed)
-        chosen = [o.key_or_group for o in parsed if o.key_or_group in self.options() and o.package is None]
-        if own := [group for group in chosen if group not in UNTUNED]:
-            # A group chosen by the user is taken as it is, without a recipe's values for another choice.
-            plain = self._compose([*typed, "tuned=none"])
-            for group in own:
-                config[group] = plain[group]
-        if config.resume not in (None, "auto") or config.ckpt is not None:
+        config = self._compose(self.hydra_words(parsed))
+        self._drop_recipes(config, parsed)
+        if path := checkpoint_in(parsed):
             from lit_dqn.config.stored import merge_checkpoint
 
-            config = merge_checkpoint(config, parsed, set(self.options()))
+            config = merge_checkpoint(config, self._read(path), parsed, set(self.options()))
         check(config)
         return config
 
+    def _drop_recipes(self, config: DictConfig, parsed: Sequence[Override]) -> None:
+        """A group chosen by the user is taken as it is, without a recipe's values for another choice."""
+        chosen = {o.key_or_group for o in parsed if o.key_or_group in self.options() and o.package is None}
+        if "tuned" not in chosen and chosen - {*UNTUNED}:
+            untuned = self._compose([*self.hydra_words(parsed), "tuned=null"])
+            for group in chosen - {*UNTUNED}:
+                config[group] = untuned[group]
+
+    def hydra_words(self, parsed: Sequence[Override]) -> list[str]:
+        """The words for Hydra; a key that only the checkpoint has is added to what Hydra composes."""
+        force = checkpoint_in(parsed) is not None
+        groups = self.options()
+        return [
+            f"++{o.input_line}"
+            if force and o.type is OverrideType.CHANGE and not (_is_hydras(o) or o.key_or_group in groups)
+            else str(o.input_line)
+            for o in parsed
+        ]
+
+    def run_dir(self, parsed: Sequence[Override]) -> Path | None:
+        """The folder typed as `hydra.run.dir`, its interpolations resolved."""
+        if not any(o.key_or_group == "hydra.run.dir" for o in parsed):
+            return None
+        return Path(self._compose(self.hydra_words(parsed), with_hydra=True).hydra.run.dir)
+
     def check_names(self, parsed: Sequence[Override]) -> None:
         """Refuse unknown groups, options and keys, and names of later versions; imports no torch.
+
+        (But for a command line that names a checkpoint, whose keys count then.)
 
         Raises:
             UserError: names the nearest valid one.
@@ -101,28 +126,43 @@ class Composer:
         groups = self.options()
         choices = [o for o in parsed if o.key_or_group in groups]
         for override in choices:
-            for value in map(str, _values(override)):
-                refuse_planned(override.key_or_group, value)
-                known = groups[override.key_or_group]
-                if value not in (*known, "None"):
-                    raise UserError(
-                        f"{override.key_or_group}={value} is unknown{did_you_mean(value, known)} "
-                        f"Known: {', '.join(known)}."
-                    )
+            self._check_choice(override, groups[override.key_or_group])
         values = [o for o in parsed if o.key_or_group not in groups]
         for override in values:
-            if not override.key_or_group.startswith("hydra"):
-                for value in _values(override):
-                    refuse_planned(override.key_or_group, value)
-        first = [f"{o.key_or_group}={_values(o)[0]}" for o in choices]
-        keys = list(flat_keys(self._compose(first)))
+            for value in _values(override):
+                refuse_planned(override.key_or_group, value)
+        keys = self._known_keys(parsed, [f"{o.key_or_group}={shown(_values(o)[0])}" for o in choices])
         for override in values:
             self._check_key(override, [*keys, *groups])
 
+    def _known_keys(self, parsed: Sequence[Override], choices: list[str]) -> list[str]:
+        keys = list(flat_keys(self._compose(choices, with_hydra=True)))
+        path = checkpoint_in(parsed)
+        return keys if path is None else [*keys, *flat_keys(OmegaConf.create(self._read(path).config))]
+
+    def _read(self, path: Path) -> Any:
+        from lit_dqn.config.stored import Stored  # imports torch
+
+        if path not in self._stored:
+            self._stored[path] = Stored.read(path)
+        return self._stored[path]
+
+    @staticmethod
+    def _check_choice(override: Override, known: list[str]) -> None:
+        group = override.key_or_group
+        if override.type is OverrideType.DEL:
+            raise UserError(f"~{group}: {group} cannot be removed; known are {', '.join(known)}.")
+        for value in map(shown, _values(override)):
+            refuse_planned(group, value)
+            if value not in known and not (value == "null" and group in OPTIONAL):
+                raise UserError(
+                    f"{group}={value} is unknown{did_you_mean(value, known)} Known: {', '.join(known)}."
+                )
+
     def _check_key(self, override: Override, known: list[str]) -> None:
         key = override.key_or_group
-        if key == "hydra" or key.startswith("hydra."):
-            return
+        if key.startswith("hydra/") or (_is_hydras(override) and override.type is not OverrideType.CHANGE):
+            return  # Hydra's own affair
         if any(key == free or key.startswith(free + ".") for free in FREE_MAPPINGS):
             return
         if key not in known:
@@ -133,22 +173,20 @@ class Composer:
     def options(self) -> dict[str, list[str]]:
         """{group: choices} of conf/ and the user's folder, without names that begin with `_`."""
         found: dict[str, set[str]] = {}
-        for root in [conf_dir(), *([Path(self.config_dir)] if self.config_dir else [])]:
+        for root in self.roots:
             for file in root.glob("*/*.yaml"):
                 if not file.stem.startswith("_"):
                     found.setdefault(file.parent.name, set()).add(file.stem)
         return {group: sorted(names) for group, names in sorted(found.items()) if group != "hydra"}
 
-    def _compose(self, overrides: list[str]) -> DictConfig:
-        search = [f"hydra.searchpath=[file://{self.config_dir}]"] if self.config_dir else []
-        with _own_hydra():
+    def _compose(self, overrides: list[str], with_hydra: bool = False) -> DictConfig:
+        with _own_hydra(self.roots):
             try:
-                return hydra_compose(self.config_name, overrides=[*overrides, *search])
+                return hydra_compose(self.config_name, overrides=overrides, return_hydra_config=with_hydra)
             except (HydraException, OmegaConfBaseException) as error:
-                lines = [
-                    line for e in (error, error.__cause__) if e for line in str(e).split("\n") if line.strip()
-                ]
-                raise UserError(" ".join(lines[:2])) from error
+                texts = [str(e) for e in (error, error.__cause__) if e]
+                lines = [line for text in texts for line in text.split("\n") if line.strip()]
+                raise UserError(" ".join(line for line in lines[:2] if not line.endswith(":"))) from error
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
@@ -167,12 +205,14 @@ def parse(overrides: Sequence[str]) -> list[Override]:
         UserError: a word is no override.
     """
     try:
-        return list(OverridesParser.create().parse_overrides(list(overrides)))
+        parsed = list(OverridesParser.create().parse_overrides(list(overrides)))
     except HydraException as error:
         reason = str(error).split("\n")[0]
-        raise UserError(
-            f"{reason}. Options are typed as key=value; a value with = or , in it as 'key=\"...\"'."
-        ) from error
+        raise UserError(f"{reason}. {HOW_TO_TYPE}") from error
+    for override in parsed:
+        if not override.key_or_group:
+            raise UserError(f"{override.input_line} names no option. {HOW_TO_TYPE}")
+    return parsed
 
 
 def _values(override: Override) -> list[Any]:
@@ -182,41 +222,61 @@ def _values(override: Override) -> list[Any]:
     return [override.value()]
 
 
+def _is_hydras(override: Override) -> bool:
+    return override.key_or_group.partition(".")[0] == "hydra"
+
+
+def checkpoint_in(parsed: Sequence[Override]) -> Path | None:
+    """The (first) checkpoint that a command line names in `resume` or `ckpt`."""
+    for override in parsed:
+        value = _values(override)[0]
+        if override.key_or_group in CHECKPOINTS and value not in (None, "", "auto"):
+            return Path(str(value))
+    return None
+
+
 @contextmanager
-def _own_hydra() -> Iterator[None]:
+def _own_hydra(roots: Sequence[Path]) -> Iterator[None]:
     """Compose also inside a running Hydra application, and leave that one as it was."""
     register_resolvers()
     outer = copy.copy(GlobalHydra.instance().hydra)
     GlobalHydra.instance().clear()
+    version.setbase("1.3")
+    search_path = create_config_search_path(str(roots[-1]))
+    for root in reversed(roots[:-1]):
+        search_path.prepend("user", f"file://{root}")
     try:
-        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-            yield
+        Hydra.create_main_hydra2(task_name="lit_dqn", config_search_path=search_path)
+        yield
     finally:
         GlobalHydra.instance().clear()
         if outer is not None:
             GlobalHydra.instance().initialize(outer)
 
 
-def flat_keys(config: DictConfig, prefix: str = "") -> Iterator[str]:
+def flat_keys(config: Any, prefix: str = "") -> Iterator[str]:
     """Every dotted key, inner ones too."""
-    for key in config:
-        name = f"{prefix}{key!s}"
-        yield name
-        if not OmegaConf.is_missing(config, key) and isinstance(config[key], DictConfig):
-            yield from flat_keys(config[key], name + ".")
+    values: Any = OmegaConf.to_container(config) if isinstance(config, DictConfig) else config
+    for key, value in values.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from flat_keys(value, f"{prefix}{key}.")
 
 
 def plain(config: DictConfig) -> dict[str, Any]:
     """The configuration as plain containers, interpolations resolved.
 
     Raises:
-        UserError: a mandatory value is missing.
+        UserError: a mandatory value is missing, or an interpolation cannot be resolved.
     """
-    missing = OmegaConf.missing_keys(config)
+    try:
+        missing = OmegaConf.missing_keys(config)
+        values = OmegaConf.to_container(config, resolve=True)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{error.full_key}: {str(error).splitlines()[0]}.") from error
     if missing:
         key = min(missing)
         raise UserError(f"{key} is missing: type {key}=VALUE.")
-    values = OmegaConf.to_container(config, resolve=True)
     assert isinstance(values, dict)
     return {str(k): v for k, v in values.items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lit_dqn.config.words import shown
 from lit_dqn.errors import UserError
 
 PLANNED_KEYS = frozenset(
@@ -37,5 +38,6 @@ def refuse_planned(key: str, value: object) -> None:
     Raises:
         UserError: always names the key and the value.
     """
-    if key in PLANNED_KEYS or f"{key}={value}" in PLANNED_VALUES:
-        raise UserError(f"{key}={value} is not available in this version of lit_dqn.")
+    word = f"{key}={shown(value)}"
+    if key in PLANNED_KEYS or word in PLANNED_VALUES:
+        raise UserError(f"{word} is not available in this version of lit_dqn.")

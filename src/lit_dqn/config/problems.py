@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
-from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
+from lit_dqn.config.words import shown
 from lit_dqn.errors import UserError
 
 REQUIREMENTS = {
@@ -23,8 +25,9 @@ REQUIREMENTS = {
     "string_type": "text",
     "list_type": "a list",
     "dict_type": "a mapping",
-    "literal_error": "one of {expected}",
+    "literal_error": "{expected}",
     "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
 }
 
 
@@ -47,17 +50,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else "."
 
 
-def shown(value: Any) -> str:
-    """A value as it would be typed."""
-    return (
-        {True: "true", False: "false", None: "null"}.get(value, str(value)) if _plain(value) else str(value)
-    )
-
-
-def _plain(value: Any) -> bool:
-    return isinstance(value, bool) or value is None
-
-
 def user_error(prefix: str, error: ValidationError, known: Iterable[str] = ()) -> UserError:
     """The first problem of a pydantic check as a sentence.
 
@@ -66,23 +58,34 @@ def user_error(prefix: str, error: ValidationError, known: Iterable[str] = ()) -
         known: valid names inside the group, for the nearest one.
     """
     problems = error.errors()
-    # A union reports each branch; the branch that names the requirement says most.
-    problem = next((p for p in problems if p["type"] != "none_required"), problems[0])
-    names = [str(part) for part in problem["loc"] if not _is_union_branch(part)]
+    first = problems[0]
+    names = _names(first)
     key = ".".join([prefix, *names] if prefix else names)
-    value = shown(problem["input"])
-    if problem["type"] == "extra_forbidden":
+    value = shown(first["input"])
+    if first["type"] == "extra_forbidden":
         return UserError(f"unknown option {key}{did_you_mean(key, (f'{prefix}.{k}' for k in known))}")
-    if problem["type"] == "missing":
+    if first["type"] == "missing":
         return UserError(f"{key} is missing.")
+    # A union reports a problem for each of its branches: any of them would do.
+    branches = [p for p in problems if _names(p) == names]
+    requirements = [_requirement(p) for p in branches]
+    if None in requirements:
+        said = next(p for p in branches if p["type"] not in REQUIREMENTS)
+        return UserError(f"{key}={value}: {said['msg'].removeprefix('Value error, ')}.")
+    sentence = f"{key} must be {' or '.join(filter(None, requirements))}, got {value}"
+    choices = [choice for p in branches for choice in re.findall(r"'([^']*)'", p["ctx"].get("expected", ""))]
+    return UserError(sentence + did_you_mean(str(first["input"]), choices))
+
+
+def _names(problem: ErrorDetails) -> list[str]:
+    """Where the problem is, as dotted parts, without the names of union branches."""
+    return [str(part) for part in problem["loc"] if not _is_union_branch(part)]
+
+
+def _requirement(problem: ErrorDetails) -> str | None:
+    problem.setdefault("ctx", {})
     requirement = REQUIREMENTS.get(problem["type"])
-    if requirement is None:
-        return UserError(f"{key}={value}: {problem['msg'].removeprefix('Value error, ')}.")
-    sentence = f"{key} must be {requirement.format(**problem.get('ctx', {}))}, got {value}"
-    choices = [
-        c.strip(" '") for c in str(problem.get("ctx", {}).get("expected", "")).replace(" or ", ",").split(",")
-    ]
-    return UserError(sentence + did_you_mean(str(problem["input"]), filter(None, choices)))
+    return requirement and requirement.format(**problem["ctx"])
 
 
 def _is_union_branch(part: int | str) -> bool:

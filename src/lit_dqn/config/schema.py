@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, field_validator
 
 from lit_dqn.config.problems import user_error
 from lit_dqn.errors import UserError
@@ -18,6 +18,18 @@ Share = Annotated[float, Ge(0), Le(1)]
 
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _gpus(value: object) -> object:
+    indices = value if isinstance(value, list) else [value]
+    if value in ("auto", None) or all(type(index) is int and index >= 0 for index in indices):
+        return value
+    if type(value) is int and value == -1:
+        return value
+    raise ValueError("must be 0 (the CPU), a number of GPUs, -1 (all), a list such as [0], or auto")
+
+
+Gpus = Annotated[object, PlainValidator(_gpus)]
 
 
 class Root(Strict):
@@ -56,19 +68,12 @@ class Checkpoint(Strict):
 
 
 class Trainer(Strict):
-    gpus: int | list[NonNegative] | Literal["auto"] | None
+    gpus: Gpus
     precision: str
     strategy: Literal["auto"]
     threads: Annotated[int, Gt(0)] | None
     log_interval: Count
     progress_bar: bool
-
-    @field_validator("gpus")
-    @classmethod
-    def _no_bool(cls, value: Any) -> Any:
-        if isinstance(value, int) and value < -1:
-            raise ValueError("must be -1 (all), 0 (CPU), a count, a list such as [0], or auto")
-        return value
 
     @field_validator("precision")
     @classmethod
@@ -127,5 +132,7 @@ def _check_together(config: Mapping[str, Any]) -> None:
         raise UserError(f"mode={config['mode']} needs a checkpoint: type ckpt=PATH.")
     if config["mode"] == "train" and config["ckpt"] is not None:
         raise UserError("ckpt= goes with mode=eval or mode=play; to go on training type resume=PATH.")
+    if config["mode"] == "eval" and config["evaluation"]["episodes"] == 0:
+        raise UserError("mode=eval needs evaluation.episodes >= 1, got 0.")
     if config["resume"] is not None and (config["init_from"] is not None or config["mode"] != "train"):
         raise UserError("resume= goes with neither init_from= nor mode=eval or play.")

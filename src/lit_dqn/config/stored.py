@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,39 +29,60 @@ FIXED = (
 )
 
 
-def merge_checkpoint(config: DictConfig, typed: Sequence[Override], groups: set[str]) -> DictConfig:
+@dataclass(frozen=True)
+class Stored:
+    """What counts of a checkpoint when a command line names it."""
+
+    path: Path
+    config: dict[str, Any]
+    resumable: bool
+
+    @classmethod
+    def read(cls, path: Path) -> Stored:
+        """Read a file.
+
+        Raises:
+            UserError: there is no such file, or it is no checkpoint.
+        """
+        from lit_dqn.checkpoint_file import HEADER, is_resumable, read_checkpoint  # imports torch
+
+        checkpoint = read_checkpoint(path)
+        return cls(path, checkpoint[HEADER]["config"], is_resumable(checkpoint))
+
+
+def merge_checkpoint(
+    config: DictConfig, stored: Stored, typed: Sequence[Override], groups: set[str]
+) -> DictConfig:
     """The checkpoint's configuration; only typed values replace it.
 
     Args:
-        config: what the command line alone composes to; names the checkpoint in `ckpt` or `resume`.
+        config: what the command line alone composes to.
+        stored: the checkpoint it names in `ckpt` or `resume`.
         typed: the words of the command line.
         groups: names of the config groups.
 
     Raises:
-        UserError: no such checkpoint; a change that a resumed run cannot take; code that the file names.
+        UserError: a change that a resumed run cannot take; code that the file names.
     """
-    from lit_dqn.checkpoint_file import HEADER, is_resumable, read_checkpoint  # imports torch
-
-    resuming = config.resume is not None
-    path = Path(config.resume if resuming else config.ckpt)
-    checkpoint = read_checkpoint(path)
-    if resuming and not is_resumable(checkpoint):
+    resuming, path = config.resume is not None, stored.path
+    if resuming and not stored.resumable:
         raise UserError(
             f"{path} holds weights only and cannot be resumed; type resume={path.with_name('last.ckpt')} "
             f"to continue that run, or init_from={path} to start a new one from its weights."
         )
-    stored = checkpoint[HEADER]["config"]
-    merged = OmegaConf.create({**stored, **{key: config[key] for key in OF_THIS_RUN}})
+    merged = OmegaConf.create({**stored.config, **{key: config[key] for key in OF_THIS_RUN}})
+    if not resuming:
+        merged.trainer.gpus = config.trainer.gpus  # where it was trained says nothing about this machine
     for override in typed:
         key = override.key_or_group
         if key in groups and key in config:
             merged[key] = config[key]
-        elif key not in groups and not key.startswith("hydra"):
+        elif key not in groups and key.partition(".")[0] in merged:
             OmegaConf.update(merged, key, OmegaConf.select(config, key), force_add=True)
     if resuming:
-        _refuse_changes(stored, plain(merged))
+        _refuse_changes(stored.config, plain(merged))
     if not config.trust:
-        _refuse_foreign_code(stored, plain(merged), [o.key_or_group for o in typed])
+        _refuse_foreign_code(stored.config, plain(merged), [o.key_or_group for o in typed])
     return merged
 
 
@@ -74,20 +96,25 @@ def _refuse_changes(before: dict[str, Any], after: dict[str, Any]) -> None:
             )
 
 
+def foreign_code(config: Mapping[str, Any]) -> dict[str, Any]:
+    """{key: value} of what names code from outside lit_dqn."""
+    targets = {f"{group}._target_": config[group].get("_target_") for group in PLUGGABLE}
+    foreign = {key: t for key, t in targets.items() if not is_ours(key.partition(".")[0], t)}
+    if ":" in str(config["env"].get("id")):
+        foreign["env.id"] = config["env"]["id"]
+    if config["env"].get("wrappers"):
+        foreign["env.wrappers"] = config["env"]["wrappers"]
+    return foreign
+
+
 def _refuse_foreign_code(stored: dict[str, Any], merged: dict[str, Any], typed: list[str]) -> None:
     """What only the file names is not imported."""
-    for group in PLUGGABLE:
-        if group not in typed and not is_ours(group, stored[group].get("_target_")):
+    for key, value in foreign_code(merged).items():
+        if foreign_code(stored).get(key) == value and not {key, key.partition(".")[0]} & {*typed}:
             raise UserError(
-                f"the checkpoint's {group} is {stored[group].get('_target_')}, code from outside lit_dqn; "
+                f"the checkpoint names code from outside lit_dqn: {key}={value}; "
                 "add trust=true if you know the file."
             )
-    env = merged["env"]
-    named_only_there = {"env.id": ":" in str(env.get("id")), "env.wrappers": bool(env.get("wrappers"))}
-    for key, foreign in named_only_there.items():
-        if foreign and key not in typed and "env" not in typed:
-            value = env[key.partition(".")[2]]
-            raise UserError(f"the checkpoint imports {key}={value}; add trust=true if you know the file.")
 
 
 def nothing_left(path: Path, config: DictConfig) -> bool:

@@ -1,0 +1,86 @@
+"""Every part of a run is put together once before a folder is made: what cannot work is refused here.
+
+Imports torch but no Lightning.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lit_dqn.checkpoint_file import HEADER, read_checkpoint
+from lit_dqn.config.build import build
+from lit_dqn.envs.gym import GymEnvs, close_quietly
+from lit_dqn.envs.spaces import describe
+from lit_dqn.errors import UserError
+from lit_dqn.policy import load_weights, network_of
+
+
+def check_parts(config: dict[str, Any]) -> None:
+    """Build what `config` describes, and let go of it.
+
+    Raises:
+        UserError: one sentence.
+    """
+    env = build("env", config["env"], trusted=True)
+    if config["mode"] == "train":
+        _check_training(config, env)
+        return
+    checkpoint = read_checkpoint(Path(config["ckpt"]))
+    network_of(checkpoint, config["network"])
+    _check_spaces(checkpoint, env)
+    if config["mode"] == "play":
+        check_rendering(env, render_mode())
+
+
+def _check_training(config: dict[str, Any], env: Any) -> None:
+    space = env.observation_space
+    network = build("network", config["network"], space.shape, env.num_actions, trusted=True)
+    if config["init_from"] is not None:
+        load_weights(network, read_checkpoint(Path(config["init_from"])))
+    dtype = torch.uint8 if space.dtype == np.uint8 else torch.float32
+    num_envs, gamma = config["experience"]["num_envs"], config["gamma"]
+    build("buffer", config["buffer"], space.shape, dtype, num_envs, gamma, 0, trusted=True)
+
+
+def _check_spaces(checkpoint: dict[str, Any], env: Any) -> None:
+    spaces = {"observation": env.raw_observation_space, "action": env.action_space}
+    for name, space in spaces.items():
+        there, here = checkpoint[HEADER]["spaces"][name], describe(space)
+        if there != here:
+            raise UserError(
+                f"env {env.id} does not go with the checkpoint: its {name} space is {here}, not {there}."
+            )
+
+
+def render_mode() -> str:
+    """`human` where a window can be opened, else `rgb_array` for a video file."""
+    screen = sys.platform in ("darwin", "win32") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    return "human" if screen else "rgb_array"
+
+
+def check_rendering(env: GymEnvs, mode: str) -> None:
+    """Refuse at once what could not be shown.
+
+    Raises:
+        UserError: the env cannot render so, or a package is missing.
+    """
+    probe = env.make_single()
+    modes = probe.metadata.get("render_modes", [])
+    close_quietly(probe)
+    if mode not in modes:
+        raise UserError(f"mode=play: env {env.id} has no render mode {mode!r} (it has {modes or 'none'}).")
+    if mode == "rgb_array":
+        try:
+            import moviepy  # noqa: F401
+        except ImportError as error:
+            raise UserError(
+                'mode=play needs moviepy for a video file; type pip install "lit-dqn[play]"'
+            ) from error
