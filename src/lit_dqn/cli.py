@@ -173,7 +173,7 @@ def plan_sweep(composer: Composer, overrides: list[str]) -> Plan:
         raise UserError("resume=auto continues one run in its hydra.run.dir; it does not go with -m.")
     words = composer.hydra_words(parsed)
     batches = BasicSweeper.split_arguments(parse(words), None)
-    return Plan(words, [checked_job(composer, list(job)) for batch in batches for job in batch])
+    return Plan(words, [checked_job(list(job), composer.compose(job)) for batch in batches for job in batch])
 
 
 def plan_run(composer: Composer, overrides: list[str]) -> Plan:
@@ -202,7 +202,7 @@ def plan_run(composer: Composer, overrides: list[str]) -> Plan:
                 f"type a larger total_env_steps. Files are in {shown_path(own.path)}"
             )
             return Plan(words, [])
-    return Plan(words, [checked_job(composer, words)], leftovers)
+    return Plan(words, [checked_job(words, config)], leftovers)
 
 
 def _resolve_auto(folder: RunFolder, parsed: list[Override]) -> tuple[list[str], RunFolder | None]:
@@ -219,9 +219,8 @@ def _is_finished(config: DictConfig) -> bool:
     return nothing_left(Path(config.resume), config)
 
 
-def checked_job(composer: Composer, words: list[str]) -> Job:
-    """Compose a job, and put its parts together once."""
-    config = composer.compose(words)
+def checked_job(words: list[str], config: DictConfig) -> Job:
+    """A job whose parts were put together once."""
     from lit_dqn.preflight import check_parts  # imports torch
 
     check_parts(plain(config))

@@ -30,7 +30,7 @@ from lit_dqn.errors import UserError
 
 FREE_MAPPINGS = ("env.kwargs",)  # below these any key may be typed, with +
 CHECKPOINTS = ("resume", "ckpt")  # a file named here brings its own configuration
-OPTIONAL = ("experiment", "tuned")  # groups of which none need be chosen
+OPTIONAL = ("experiment", "tuned")  # groups that may be left out: tuned=none
 HOW_TO_TYPE = "Options are typed as key=value; a value with = or , in it as 'key=\"...\"'."
 UNTUNED = ("env", "agent", "experiment", "tuned")  # choosing these does not drop a recipe's values
 
@@ -94,7 +94,7 @@ class Composer:
         """A group chosen by the user is taken as it is, without a recipe's values for another choice."""
         chosen = {o.key_or_group for o in parsed if o.key_or_group in self.options() and o.package is None}
         if "tuned" not in chosen and chosen - {*UNTUNED}:
-            untuned = self._compose([*self.hydra_words(parsed), "tuned=null"])
+            untuned = self._compose([*self.hydra_words(parsed), "tuned=none"])
             for group in chosen - {*UNTUNED}:
                 config[group] = untuned[group]
 
@@ -136,7 +136,7 @@ class Composer:
             self._check_key(override, [*keys, *groups])
 
     def _known_keys(self, parsed: Sequence[Override], choices: list[str]) -> list[str]:
-        keys = list(flat_keys(self._compose(choices, with_hydra=True)))
+        keys = list(flat_keys(self._compose(choices, with_hydra=any(map(_is_hydras, parsed)))))
         path = checkpoint_in(parsed)
         return keys if path is None else [*keys, *flat_keys(OmegaConf.create(self._read(path).config))]
 
@@ -154,7 +154,7 @@ class Composer:
             raise UserError(f"~{group}: {group} cannot be removed; known are {', '.join(known)}.")
         for value in map(shown, _values(override)):
             refuse_planned(group, value)
-            if value not in known and not (value == "null" and group in OPTIONAL):
+            if value not in known and not (value == "none" and group in OPTIONAL):
                 raise UserError(
                     f"{group}={value} is unknown{did_you_mean(value, known)} Known: {', '.join(known)}."
                 )
