@@ -65,6 +65,7 @@ def test_several_copies_of_cartpole_are_its_own_vector_implementation(make):
     [
         (1, {"id": "CartPole-v1"}),
         (4, {"id": "CartPole-v1", "wrappers": ["gymnasium.wrappers.TimeAwareObservation"]}),
+        (4, {"id": "CartPole-v1", "wrappers": ["gymnasium.wrappers.RecordEpisodeStatistics"]}),
         (4, {"id": "Acrobot-v1"}),
         (4, {"id": "trap_envs:Trap/DiscreteStart1-v0"}),
     ],
