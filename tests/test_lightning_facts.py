@@ -162,6 +162,12 @@ def test_a_checkpoint_of_the_last_round_trains_on_when_extended(events):
     assert events["second"].count("step") == ROUNDS - 8
 
 
+def test_so_does_one_that_no_evaluation_was_due_at(tmp_path):
+    run(tmp_path, *CARTPOLE, "total_env_steps=200", "evaluation.episodes=0")
+    run(tmp_path, *CARTPOLE, "evaluation.episodes=0", f"resume={last(tmp_path)}")
+    assert load(last(tmp_path))["global_step"] == ROUNDS
+
+
 def test_a_checkpoint_comes_after_the_evaluation_due_at_its_round(events):
     assert events["first"][-3:] == ["step", "evaluate", "save"]
     assert events["second"][-3:] == ["step", "evaluate", "save"]

@@ -60,6 +60,11 @@ CASES = {
     "Discrete observations": ["env=gym", "env.id=FrozenLake-v1", "evaluation.interval=100"],
     "Dict observations": ["env=gym", DICT, "buffer.n_step=3", "evaluation.interval=90"],
     "an env that draws from NumPy's global generator": ["env=gym", "env.id=Trap/LegacyGlobalRng-v0"],
+    "the half is reached in a round that was planned to end before it": [
+        "env=cartpole",
+        "experience.num_envs=8",
+        "experience.learning_starts=39",  # the eighth round is planned to end at 199
+    ],
     "more envs than env steps per round": [
         "env=cartpole",
         "experience.num_envs=16",
