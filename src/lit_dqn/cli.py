@@ -119,7 +119,7 @@ def application(words: Sequence[str]) -> int:
         print(OmegaConf.to_yaml(composer.compose(args.overrides), resolve=args.resolve), end="")
         return 0
     if args.cfg or args.hydra_help or args.info or args.shell_completion:
-        run_hydra(_nothing, composer, list(words))
+        run_hydra(_nothing, composer, list(words), logging.DEBUG)
         return 0
     plan = plan_sweep(composer, args.overrides) if args.multirun else plan_run(composer, args.overrides)
     if plan.leftovers is not None:
@@ -129,15 +129,23 @@ def application(words: Sequence[str]) -> int:
     app = Application(iter(plan.jobs))
     stopped = None
     try:
-        run_hydra(app.run_job, composer, [*(["--multirun"] if args.multirun else []), *plan.words])
+        run_hydra(
+            app.run_job, composer, [*(["--multirun"] if args.multirun else []), *plan.words], logging.WARNING
+        )
     except Interrupted as stop:
         stopped = stop.exit_code
     if args.multirun:
         from lit_dqn.report import print_sweep
 
-        print_sweep([(" ".join(job.words) or "defaults", job.state, job.note) for job in plan.jobs])
+        print_sweep(names(plan.jobs), [(job.state, job.note) for job in plan.jobs])
         return stopped or int(any(job.exit_code for job in plan.jobs))
     return stopped or plan.jobs[0].exit_code
+
+
+def names(jobs: Sequence[Job]) -> list[str]:
+    """Each job by the words that tell it from the others."""
+    common = set.intersection(*({*job.words} for job in jobs))
+    return [" ".join(word for word in job.words if word not in common) or " ".join(job.words) for job in jobs]
 
 
 def read_flags(words: Sequence[str]) -> argparse.Namespace:
@@ -227,8 +235,13 @@ def checked_job(words: list[str], config: DictConfig) -> Job:
     return Job(words, config)
 
 
-def run_hydra(function: Callable[[DictConfig], None], composer: Composer, words: list[str]) -> None:
+def run_hydra(
+    function: Callable[[DictConfig], None], composer: Composer, words: list[str], log_level: int
+) -> None:
     """Hand words to Hydra, with the user's folder before ours in its search path."""
+    logger = logging.getLogger("hydra")
+    level_before = logger.level
+    logger.setLevel(log_level)
     user, *ours = composer.roots
     options = [f"--config-dir={ours[0]}"] if ours else []
     kept = [word for word in words if not word.startswith("--config-dir")]
@@ -237,6 +250,7 @@ def run_hydra(function: Callable[[DictConfig], None], composer: Composer, words:
         hydra.main(config_path=str(user), config_name=composer.config_name, version_base="1.3")(function)()
     finally:
         sys.argv = argv
+        logger.setLevel(level_before)
 
 
 def help_text(composer: Composer) -> str:
@@ -252,6 +266,3 @@ def help_text(composer: Composer) -> str:
     lines.append("more choices: " + "; ".join(f"{g}={'|'.join(c)}" for g, c in others.items()))
     lines.append("every option and its value: python -m lit_dqn --cfg job; own yaml: --config-dir PATH")
     return "\n".join(lines)
-
-
-logging.getLogger("hydra").setLevel(logging.WARNING)

@@ -99,11 +99,11 @@ def _rows(result: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
     return [*rows, ("files", str(folder))]
 
 
-def print_sweep(jobs: list[tuple[str, str, str]]) -> None:
-    """(job, outcome, what it did) of a sweep's jobs, as a table."""
+def print_sweep(names: list[str], outcomes: list[tuple[str, str]]) -> None:
+    """A sweep's jobs and their outcomes, (done, failed ...; what it did or why it failed), as a table."""
     table = Table(title="sweep")
     for column in ("job", "outcome", ""):
         table.add_column(column)
-    for job in jobs:
-        table.add_row(*map(Text, job))
+    for name, outcome in zip(names, outcomes, strict=True):
+        table.add_row(*map(Text, (name, *outcome)))
     Console().print(table)
