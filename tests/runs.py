@@ -19,7 +19,13 @@ from conftest import TINY
 from lit_dqn import compose, train
 from lit_dqn.checkpoint_file import DATA, HEADER
 
-BASE = [*TINY, "buffer.capacity=150", "evaluation.max_episode_steps=40", "trainer.log_interval=60"]
+BASE = [
+    *TINY,
+    "buffer.capacity=150",
+    "evaluation.max_episode_steps=40",
+    "trainer.log_interval=60",
+    "optimizer.lr_decay_env_steps=null",  # whatever the env's recipe says
+]
 """The ring wraps, evaluations are short, and points fall between evaluations."""
 
 OF_THE_CLOCK = ("wall_seconds", "env_steps_per_second", "updates_per_second", "peak_memory_mb")

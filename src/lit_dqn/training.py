@@ -38,8 +38,6 @@ from lit_dqn.report import result_values
 from lit_dqn.run_log import log, quiet_lightning, run_log
 from lit_dqn.seeding import integer_seed, numpy_generator
 
-__all__ = ["Fit", "run_log", "seed_global_generators", "set_threads", "train"]
-
 
 def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, Any]:
     """Run a configuration made by `compose`; returns what result.json holds.
