@@ -24,7 +24,8 @@ BASE = [
     "buffer.capacity=150",
     "evaluation.max_episode_steps=40",
     "trainer.log_interval=60",
-    "optimizer.lr_decay_env_steps=null",  # whatever the env's recipe says
+    "optimizer.lr_end=null",  # no decay, whatever an env's recipe says
+    "optimizer.lr_decay_env_steps=null",
 ]
 """The ring wraps, evaluations are short, and points fall between evaluations."""
 

@@ -54,6 +54,7 @@ CASES = {
     "RMSProp, decaying learning rate, no clipping": [
         "env=cartpole",
         "optimizer=rmsprop",
+        "optimizer.lr_end=0.0",
         "optimizer.lr_decay_env_steps=300",
         "optimizer.max_grad_norm=null",
     ],
