@@ -181,7 +181,7 @@ def test_resume_auto_starts_afresh_then_continues(cli):
     assert result(mine)["env_steps"] == 400
     assert cli(*here, "total_env_steps=500").code == 0
     assert result(mine)["env_steps"] >= 500
-    assert (mine / "metrics.csv").read_text().count("env_step") == 1
+    assert (mine / "metrics.csv").read_text().count("env_step,") == 1
 
 
 def test_init_from_takes_the_weights_alone(cli, run_folder):

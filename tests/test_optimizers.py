@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import Parameter
 
+from lit_dqn.errors import UserError
 from lit_dqn.optimizers import Adam, RMSProp
 
 
@@ -53,7 +54,7 @@ def test_the_learning_rate_stays_or_falls_linearly_over_env_steps(kind):
     assert [constant.lr(step) for step in (0, 10, 10**9)] == [0.5, 0.5, 0.5]
     decayed = kind(lr=0.5, lr_end=0.1, lr_decay_env_steps=100)
     assert [decayed.lr(step) for step in (0, 25, 50, 100, 10**9)] == pytest.approx([0.5, 0.4, 0.3, 0.1, 0.1])
-    to_zero = kind(lr=0.5, lr_decay_env_steps=1)
+    to_zero = kind(lr=0.5, lr_end=0.0, lr_decay_env_steps=1)
     assert [to_zero.lr(step) for step in (0, 1, 2)] == [0.5, 0.0, 0.0]
     warming = kind(lr=0.1, lr_end=0.5, lr_decay_env_steps=4)
     assert [warming.lr(step) for step in (0, 2, 4)] == pytest.approx([0.1, 0.3, 0.5])
@@ -87,3 +88,9 @@ def test_betas_are_two_decay_rates(betas):
 def test_what_clips_is_kept_for_the_learner():
     assert Adam().max_grad_norm == RMSProp().max_grad_norm == 10.0
     assert Adam(max_grad_norm=None).max_grad_norm is None
+
+
+@pytest.mark.parametrize("half", [{"lr_end": 0.1}, {"lr_decay_env_steps": 100}])
+def test_half_of_a_decay_is_refused_since_it_would_change_nothing(half):
+    with pytest.raises(UserError, match=r"lr_end and optimizer\.lr_decay_env_steps must be given together"):
+        Adam(lr=0.5, **half)

@@ -209,8 +209,8 @@ def no_checkpoints(folder: Path) -> dict[str, Path]:
         "empty",
         "foreign",
         "zip",
-        pytest.param("text", marks=pytest.mark.xfail(reason="torch raises IndexError on it")),
-        pytest.param("pickle", marks=pytest.mark.xfail(reason="torch warns of the pickle's protocol")),
+        "text",
+        "pickle",
     ],
 )
 def test_a_file_that_is_no_checkpoint_is_refused_and_runs_nothing(cli, key, kind):

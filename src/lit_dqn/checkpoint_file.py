@@ -6,7 +6,7 @@ optimizer, the learner, the callbacks and the whole experience. `best.ckpt` hold
 
 from __future__ import annotations
 
-import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,11 @@ DATA = "ReplayDataModule"  # where Lightning puts the experience
 FORMAT = 1
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
+def read_checkpoint(path: Path, mmap: bool = True) -> dict[str, Any]:
     """The content of one of our checkpoints, on the CPU.
+
+    Args:
+        mmap: leave tensors on the disk until they are looked at, so that the replay costs nothing here.
 
     Raises:
         UserError: there is no such file, or it is not one of ours.
@@ -29,16 +32,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path}: there is no such checkpoint file.")
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        pickle.UnpicklingError,
-        RuntimeError,
-        EOFError,
-        ValueError,
-        KeyError,
-        OSError,
-        AttributeError,
-    ) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch wonders aloud about files of other kinds
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except Exception as error:  # whatever a file that is no checkpoint makes the reader stumble over
         raise UserError(f"{path} is no lit_dqn checkpoint, or is damaged; nothing in it was run.") from error
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get(HEADER), dict):
         raise UserError(f"{path} is no lit_dqn checkpoint: it does not hold its configuration.")
@@ -60,10 +57,12 @@ def q_net_weights(checkpoint: dict[str, Any]) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
 
 
-def policy_checkpoint(header: dict[str, Any], weights: dict[str, Tensor], env_step: int) -> dict[str, Any]:
+def policy_checkpoint(
+    header: dict[str, Any], weights: dict[str, Tensor], env_step: int, updates: int
+) -> dict[str, Any]:
     """What `best.ckpt` holds: enough for `load`, `mode=eval` and `init_from`."""
     return {
         HEADER: header,
         "state_dict": {f"q_net.{name}": value for name, value in weights.items()},
-        "learner": {"env_step": env_step},
+        "learner": {"env_step": env_step, "updates": updates},
     }

@@ -28,7 +28,7 @@ class AtomicCheckpointIO(CheckpointIO):
         weights_only: bool | None = None,
     ) -> dict[str, Any]:
         assert weights_only, "pass weights_only=True explicitly"
-        return read_checkpoint(Path(path))
+        return read_checkpoint(Path(path), mmap=False)
 
     def remove_checkpoint(self, path: _PATH) -> None:
         Path(path).unlink(missing_ok=True)

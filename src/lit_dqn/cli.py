@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from lit_dqn.config.compose import Composer, parse, plain, register_resolvers
 from lit_dqn.config.words import command, quoted, shown_path
 from lit_dqn.errors import Interrupted, RunError, UserError
-from lit_dqn.folder import RunFolder, folder_of
+from lit_dqn.folder import RunFolder, folder_of, own_folder_of
 
 EXAMPLES = (
     "python -m lit_dqn env=cartpole",
@@ -96,6 +96,8 @@ def how_to_resume(folder: RunFolder, config: DictConfig) -> str:
 
     if not folder.last.is_file():
         return NOTHING_TO_RESUME
+    if not config.checkpoint.resumable:
+        return f"stopped; {shown_path(folder.last)} was written without its replay and cannot be resumed."
     trust = {"trust": True} if foreign_code(plain(config)) else {}
     return f"stopped; to go on type\n  {command(resume=shown_path(folder.last), **trust)}"
 
@@ -200,16 +202,20 @@ def plan_run(composer: Composer, overrides: list[str]) -> Plan:
         parsed = parse(overrides)
     config = composer.compose(overrides)
     words = composer.hydra_words(parsed)
-    if config.resume is not None:
-        own = folder_of(Path(config.resume))
-        if run_dir is None:
-            words.append(f"hydra.run.dir={quoted(str(own.path))}")
-        if (run_dir is None or run_dir.resolve() == own.path) and _is_finished(config):
+    folder = None if run_dir is None else RunFolder(run_dir.resolve())
+    home = None if config.resume is None else folder_of(Path(config.resume))
+    if config.resume is not None and folder is None:
+        folder = own_folder_of(Path(config.resume))
+        words.append(f"hydra.run.dir={quoted(str(folder.path))}")
+    if folder is not None and home is not None and folder.path == home.path:
+        if _is_finished(config):
             print(
                 f"this run is finished ({config.total_env_steps:,} env steps); to train on, "
-                f"type a larger total_env_steps. Files are in {shown_path(own.path)}"
+                f"type a larger total_env_steps. Files are in {shown_path(folder.path)}"
             )
             return Plan(words, [])
+    elif folder is not None and leftovers is None:
+        folder.refuse_another_run()
     return Plan(words, [checked_job(words, config)], leftovers)
 
 

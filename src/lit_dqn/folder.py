@@ -39,19 +39,25 @@ class RunFolder:
         """Make the folder ready for a new run, or for one that goes on from `checkpoint`.
 
         Raises:
-            UserError: it holds another run, which is neither mixed with this one nor deleted.
+            UserError: see `refuse_another_run`.
         """
-        elsewhere = checkpoint is None or folder_of(checkpoint).path != self.path.resolve()
+        home = None if checkpoint is None else folder_of(checkpoint)
+        elsewhere = home is None or home.path != self.path.resolve()
         if elsewhere:
-            self._refuse_another_run()
+            self.refuse_another_run()
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         if checkpoint is not None:
-            if elsewhere:
-                self._copy_curves(folder_of(checkpoint))
+            if elsewhere and home is not None:
+                self._copy_curves(home)
             # Last, and at once: a folder with a last.ckpt can be continued.
             link_or_copy(checkpoint, self.last)
 
-    def _refuse_another_run(self) -> None:
+    def refuse_another_run(self) -> None:
+        """Look for what a run leaves behind.
+
+        Raises:
+            UserError: the folder holds another run, which is neither mixed with this one nor deleted.
+        """
         if self.last.is_file():
             raise UserError(
                 f"{self.path} holds a run already; to continue it type resume={self.last}, "
@@ -72,9 +78,22 @@ class RunFolder:
             shutil.copytree(other.tensorboard, self.tensorboard, dirs_exist_ok=True)
 
 
-def folder_of(checkpoint: Path) -> RunFolder:
-    """The run folder a checkpoint lies in: `<run>/checkpoints/<file>`."""
-    return RunFolder(checkpoint.resolve().parent.parent)
+def folder_of(checkpoint: Path) -> RunFolder | None:
+    """The run folder a checkpoint lies in, `<run>/checkpoints/<file>`; None if it lies elsewhere."""
+    folder = checkpoint.resolve().parent
+    return RunFolder(folder.parent) if folder.name == "checkpoints" else None
+
+
+def own_folder_of(checkpoint: Path) -> RunFolder:
+    """The run folder that a resumed run goes on in.
+
+    Raises:
+        UserError: the checkpoint lies in no run folder.
+    """
+    folder = folder_of(checkpoint)
+    if folder is None:
+        raise UserError(f"{checkpoint} lies in no run's checkpoints/ folder; type hydra.run.dir=PATH too.")
+    return folder
 
 
 def new_folder(root: Path = Path("outputs")) -> RunFolder:

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Len, Lt
 from pydantic import AllowInfNan, validate_call
 from torch.nn import Parameter
 
+from lit_dqn.errors import UserError
 from lit_dqn.schedules import Linear
 
 Positive = Annotated[float, Gt(0), AllowInfNan(False)]
@@ -24,15 +25,23 @@ class OptimizerConfig(ABC):
 
     Args:
         lr: learning rate at env step 0, > 0.
-        lr_end: learning rate once it has decayed, >= 0.
-        lr_decay_env_steps: env steps of linear decay from `lr` to `lr_end`; None keeps `lr`.
+        lr_end: learning rate once it has decayed, >= 0; None keeps `lr`.
+        lr_decay_env_steps: env steps of linear decay from `lr` to `lr_end`; goes with `lr_end`.
         max_grad_norm: gradients are scaled down to this global norm, > 0; None does not clip.
+
+    Raises:
+        UserError: only one of `lr_end` and `lr_decay_env_steps` is given.
     """
 
     def __init__(
-        self, lr: float, lr_end: float, lr_decay_env_steps: int | None, max_grad_norm: float | None
+        self, lr: float, lr_end: float | None, lr_decay_env_steps: int | None, max_grad_norm: float | None
     ) -> None:
-        self.lr = Linear(lr, lr_end, lr_decay_env_steps) if lr_decay_env_steps else Linear(lr, lr, 0)
+        if (lr_end is None) != (lr_decay_env_steps is None):
+            raise UserError(
+                "optimizer.lr_end and optimizer.lr_decay_env_steps must be given together, "
+                f"got {lr_end} and {lr_decay_env_steps}."
+            )
+        self.lr = Linear(lr, lr if lr_end is None else lr_end, lr_decay_env_steps or 0)
         self.max_grad_norm = max_grad_norm
 
     @abstractmethod
@@ -55,7 +64,7 @@ class Adam(OptimizerConfig):
         lr: Positive = 1e-3,
         eps: Positive = 1e-8,
         betas: Annotated[list[DecayRate], Len(2, 2)] = [0.9, 0.999],  # noqa: B006  (never changed)
-        lr_end: NonNegative = 0.0,
+        lr_end: NonNegative | None = None,
         lr_decay_env_steps: Steps | None = None,
         max_grad_norm: Positive | None = 10.0,
     ) -> None:
@@ -83,7 +92,7 @@ class RMSProp(OptimizerConfig):
         alpha: DecayRate = 0.95,
         eps: Positive = 0.01,
         centered: bool = True,
-        lr_end: NonNegative = 0.0,
+        lr_end: NonNegative | None = None,
         lr_decay_env_steps: Steps | None = None,
         max_grad_norm: Positive | None = 10.0,
     ) -> None:

@@ -18,7 +18,10 @@ from lit_dqn.config.build import build
 from lit_dqn.envs.gym import GymEnvs, close_quietly
 from lit_dqn.envs.spaces import describe
 from lit_dqn.errors import UserError
+from lit_dqn.networks.qnetwork import QNetwork
 from lit_dqn.policy import load_weights, network_of
+from lit_dqn.seeding import integer_seed
+from lit_dqn.types import Replay
 
 
 def check_parts(config: dict[str, Any]) -> None:
@@ -29,7 +32,7 @@ def check_parts(config: dict[str, Any]) -> None:
     """
     env = build("env", config["env"], trusted=True)
     if config["mode"] == "train":
-        _check_training(config, env)
+        network_and_replay(config, env)
         return
     checkpoint = read_checkpoint(Path(config["ckpt"]))
     network_of(checkpoint, config["network"])
@@ -38,14 +41,21 @@ def check_parts(config: dict[str, Any]) -> None:
         check_rendering(env, render_mode())
 
 
-def _check_training(config: dict[str, Any], env: Any) -> None:
+def network_and_replay(config: dict[str, Any], env: Any) -> tuple[QNetwork, Replay]:
+    """The network, with the weights of `init_from`, and the replay for an env.
+
+    Raises:
+        UserError: the weights do not fit, or the replay is too small.
+    """
     space = env.observation_space
-    network = build("network", config["network"], space.shape, env.num_actions, trusted=True)
+    network: QNetwork = build("network", config["network"], space.shape, env.num_actions, trusted=True)
     if config["init_from"] is not None:
         load_weights(network, read_checkpoint(Path(config["init_from"])))
     dtype = torch.uint8 if space.dtype == np.uint8 else torch.float32
-    num_envs, gamma = config["experience"]["num_envs"], config["gamma"]
-    build("buffer", config["buffer"], space.shape, dtype, num_envs, gamma, 0, trusted=True)
+    num_envs, seed = config["experience"]["num_envs"], integer_seed(config["seed"], "replay")
+    objects = (space.shape, dtype, num_envs, config["gamma"], seed)
+    replay: Replay = build("buffer", config["buffer"], *objects, trusted=True)
+    return network, replay
 
 
 def _check_spaces(checkpoint: dict[str, Any], env: Any) -> None:

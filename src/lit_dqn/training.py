@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from omegaconf import DictConfig
 from pytorch_lightning import Callback, Trainer
@@ -29,14 +28,14 @@ from lit_dqn.errors import RunError, UserError
 from lit_dqn.evaluation import Evaluator
 from lit_dqn.experience import EpsilonGreedy, ExperienceSource
 from lit_dqn.files import MetricsFile, write_json
-from lit_dqn.folder import RunFolder, folder_of, new_folder
+from lit_dqn.folder import RunFolder, new_folder, own_folder_of
 from lit_dqn.global_generators import seed_global_generators
 from lit_dqn.module import LitDQN
 from lit_dqn.networks.qnetwork import acting_values
-from lit_dqn.policy import load_weights
+from lit_dqn.preflight import network_and_replay
 from lit_dqn.report import result_values
 from lit_dqn.run_log import log, quiet_lightning, run_log
-from lit_dqn.seeding import integer_seed, numpy_generator
+from lit_dqn.seeding import numpy_generator
 
 
 def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, Any]:
@@ -53,11 +52,13 @@ def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, An
     check(config)
     if config.mode != "train":
         raise UserError(f"train() takes mode=train, got mode={config.mode}.")
+    if config.resume == "auto":
+        raise UserError("resume=auto is for the command line; give train() the path of a checkpoint.")
     resumed = None if config.resume is None else Resumed(Path(config.resume))
     if run_dir is not None:
         folder = RunFolder(Path(run_dir))
     else:
-        folder = new_folder() if resumed is None else folder_of(resumed.path)
+        folder = new_folder() if resumed is None else own_folder_of(resumed.path)
     folder.start(None if resumed is None else resumed.path)
     with run_log(folder), quiet_lightning():
         return Fit(plain(config), folder, resumed).run()
@@ -123,16 +124,10 @@ class Fit:
 
     def _learner_and_data(self) -> tuple[LitDQN, ReplayDataModule]:
         config, env, seed = self.config, self.env, self.config["seed"]
-        space = env.observation_space
-        num_envs = config["experience"]["num_envs"]
-        q_net = build("network", config["network"], space.shape, env.num_actions, trusted=True)
-        if config["init_from"] is not None:
-            load_weights(q_net, read_checkpoint(Path(config["init_from"])))
-        dtype = torch.uint8 if space.dtype == np.uint8 else torch.float32
-        replay_objects = (space.shape, dtype, num_envs, config["gamma"], integer_seed(seed, "replay"))
-        replay = build("buffer", config["buffer"], *replay_objects, trusted=True)
+        q_net, replay = network_and_replay(config, env)
         actor = EpsilonGreedy(acting_values(q_net), env.num_actions, numpy_generator(seed, "exploration"))
-        source = ExperienceSource(env.make(num_envs), env.id, replay, actor, self.epsilon, seed)
+        envs = env.make(config["experience"]["num_envs"])
+        source = ExperienceSource(envs, env.id, replay, actor, self.epsilon, seed)
         rounds = {k: v for k, v in config["experience"].items() if k != "num_envs"}
         dataset = ReplayDataset(source, total_env_steps=config["total_env_steps"], **rounds)
         module = LitDQN(

@@ -30,6 +30,7 @@ class Scores:
         self.last_env_step = 0
         self.best_mean: float | None = None
         self.best_env_step = 0
+        self.best_updates = 0
         self.best_weights: dict[str, Tensor] = {}
         self.random_mean: float | None = None
 
@@ -38,7 +39,8 @@ class Scores:
         self.last, self.last_env_step = result, module.env_step
         if self.best_mean is not None and result.return_mean <= self.best_mean:
             return False
-        self.best_mean, self.best_env_step = result.return_mean, module.env_step
+        self.best_mean = result.return_mean
+        self.best_env_step, self.best_updates = module.env_step, module.updates
         self.best_weights = {k: v.detach().cpu().clone() for k, v in module.q_net.state_dict().items()}
         return True
 
@@ -145,7 +147,9 @@ class Evaluation(Callback):
         self.on_result()
 
     def _write_best(self) -> None:
-        best = policy_checkpoint(self.header, self.scores.best_weights, self.scores.best_env_step)
+        best = policy_checkpoint(
+            self.header, self.scores.best_weights, self.scores.best_env_step, self.scores.best_updates
+        )
         write_atomically(self.best_path, lambda file: torch.save(best, file))
 
     def state_dict(self) -> dict[str, Any]:

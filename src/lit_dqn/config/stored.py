@@ -14,7 +14,6 @@ from omegaconf import DictConfig, OmegaConf
 from lit_dqn.config.build import PLUGGABLE, is_ours
 from lit_dqn.config.compose import differences, plain
 from lit_dqn.errors import UserError
-from lit_dqn.schedules import rounds_in
 
 OF_THIS_RUN = ("mode", "ckpt", "resume", "init_from", "trust")  # never taken from a checkpoint
 FIXED = (
@@ -119,15 +118,13 @@ def _refuse_foreign_code(stored: dict[str, Any], merged: dict[str, Any], typed: 
 
 def nothing_left(path: Path, config: DictConfig) -> bool:
     """Whether the run of a resumable checkpoint is complete under this configuration."""
-    from lit_dqn.checkpoint_file import DATA, read_checkpoint
+    from lit_dqn.checkpoint_file import read_checkpoint
 
     result = path.parent.parent / "result.json"
     if not (result.is_file() and json.loads(result.read_text()).get("finished")):
         return False
     checkpoint = read_checkpoint(path)
-    experience = config.experience
-    total = rounds_in(config.total_env_steps, experience.learning_starts, experience.steps_per_round)
-    if checkpoint[DATA]["round"] >= total:
+    if checkpoint["learner"]["env_step"] >= config.total_env_steps:
         return True
     last = checkpoint["callbacks"]["Evaluation"]["scores"]["last"]
     stop = config.evaluation.stop_at_return
