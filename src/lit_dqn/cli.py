@@ -70,10 +70,11 @@ class Application:
         Raises:
             Interrupted: a signal; the remaining jobs are not run.
         """
-        from lit_dqn.modes import run_mode  # imports Lightning
-
         job = next(self.jobs)
         folder = RunFolder(Path(HydraConfig.get().runtime.output_dir))
+        print(f"writing to {shown_path(folder.path)}", file=sys.stderr, flush=True)
+        from lit_dqn.modes import run_mode  # imports Lightning, which takes seconds
+
         try:
             OmegaConf.save(job.config, folder.path / ".hydra" / "config.yaml")
             job.note = run_mode(job.config, folder)
