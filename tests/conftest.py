@@ -48,7 +48,7 @@ def tiny_run(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     return run
 
 
-def command(*words: str, cwd: Path, timeout: float = 120, **env: str) -> subprocess.CompletedProcess[str]:
+def command(*words: str, cwd: Path, timeout: float = 280, **env: str) -> subprocess.CompletedProcess[str]:
     """`python -m lit_dqn` in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "lit_dqn", *words],
