@@ -185,9 +185,7 @@ def test_resume_auto_starts_afresh_then_continues(cli):
 
 
 def test_init_from_takes_the_weights_alone(cli, run_folder):
-    answer = cli(
-        *TINY, "tuned=none", f"init_from={ckpt(run_folder, 'best')}", "optimizer.lr=1e-12", "seed=9"
-    )
+    answer = cli(*TINY, "tuned=none", f"init_from={ckpt(run_folder, 'best')}", "optimizer.lr=1e-12", "seed=9")
     assert answer.code == 0, answer.err
     run = only_run(cli.folder)
     before, after = (
