@@ -127,7 +127,7 @@ def test_resume_into_another_folder_leaves_the_old_one_alone(cli, run_folder):
     [
         "env=acrobot",
         "env.id=CartPole-v0",
-        "agent.double=true",
+        "agent.tau=0.5",
         "network.hidden=[8]",
         "gamma=0.5",
         "buffer.n_step=3",

@@ -275,9 +275,14 @@ def test_a_warning_in_a_run_that_is_not_one_of_lightnings_is_shown(tmp_path, mon
 
 @pytest.mark.parametrize("name", ["Trap/InterruptInStep-v0", "Trap/ExitInStep-v0"])
 def test_an_env_that_raises_keyboard_interrupt_or_exits_is_a_failed_run(name, tmp_path):
-    with pytest.raises(RunError, match="planned failure in step"):
-        run(tmp_path / "run", "env=gym", f"env.id={name}")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # A shell starts background commands with SIGINT ignored: say what the handler is.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(RunError, match="planned failure in step"):
+            run(tmp_path / "run", "env=gym", f"env.id={name}")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_envs_own_failure_comes_out_as_it_is_and_is_in_the_log(tmp_path):
