@@ -39,6 +39,7 @@ class DQN(Agent):
         self.huber = loss == "huber"
 
     def loss(self, q_net: QNetwork, target_net: QNetwork, batch: Batch) -> LossOutput:
+        """See `Agent.loss`."""
         q = q_net(batch.obs).q_values.gather(1, batch.action.unsqueeze(1)).squeeze(1)  # [B]
         with torch.no_grad():
             next_q = target_net(batch.next_obs).q_values  # [B, A]

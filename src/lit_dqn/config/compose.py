@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 import lit_dqn
 from lit_dqn.config.build import PLUGGABLE, check_group
+from lit_dqn.config.devices import check_devices
 from lit_dqn.config.planned import refuse_planned
 from lit_dqn.config.problems import did_you_mean
 from lit_dqn.config.schema import check_central
@@ -292,46 +293,3 @@ def check(config: DictConfig) -> None:
     for group in PLUGGABLE:
         check_group(group, values[group])
     check_devices(values["trainer"]["gpus"])
-
-
-def device_count() -> int:
-    """CUDA devices on this machine."""
-    import torch
-
-    return torch.cuda.device_count()
-
-
-def check_devices(gpus: int | list[int] | str | None) -> None:
-    """Refuse GPUs that are not there.
-
-    Raises:
-        UserError: says what to type instead.
-    """
-    if gpus in (None, 0, "auto", []):
-        return
-    there = device_count()
-    if there == 0:
-        raise UserError(
-            f"trainer.gpus={gpus}: no CUDA device was found; type trainer.gpus=0 to run on the CPU."
-        )
-    wanted = gpus if isinstance(gpus, list) else list(range(there if gpus == -1 else int(gpus)))
-    if any(index >= there for index in wanted):
-        raise UserError(
-            f"trainer.gpus={shown(gpus)}: this machine has {there} CUDA device(s), numbered from 0."
-        )
-    if len(wanted) > 1:
-        raise UserError(
-            f"trainer.gpus={shown(gpus)}: several GPUs are for a later version; type trainer.gpus=1."
-        )
-
-
-def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Dotted keys whose values differ."""
-    changed = []
-    for key in sorted({*before, *after}):
-        old, new = before.get(key), after.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            changed += differences(old, new, f"{prefix}{key}.")
-        elif old != new:
-            changed.append(f"{prefix}{key}")
-    return changed

@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from lit_dqn.config.build import PLUGGABLE, is_ours
-from lit_dqn.config.compose import differences, plain
+from lit_dqn.config.compose import plain
 from lit_dqn.errors import UserError
 
 OF_THIS_RUN = ("mode", "ckpt", "resume", "init_from", "trust")  # never taken from a checkpoint
@@ -129,3 +129,15 @@ def nothing_left(path: Path, config: DictConfig) -> bool:
     last = checkpoint["callbacks"]["Evaluation"]["scores"]["last"]
     stop = config.evaluation.stop_at_return
     return bool(stop is not None and last and sum(last["returns"]) / len(last["returns"]) >= stop)
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Dotted keys whose values differ."""
+    changed = []
+    for key in sorted({*before, *after}):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            changed += differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            changed.append(f"{prefix}{key}")
+    return changed
