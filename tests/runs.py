@@ -17,7 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 import trap_envs  # noqa: F401  (registers its envs)
 from conftest import TINY
 from lit_dqn import compose, train
-from lit_dqn.checkpoint_file import DATA, HEADER
+from lit_dqn.checkpoint_file import DATA, HEADER, REPLAY, ROWS
+from lit_dqn.replay.row_files import read_files
 
 BASE = [
     *TINY,
@@ -39,7 +40,7 @@ def _composed(groups: tuple[str, ...]) -> DictConfig:
 
 def config(*overrides: str) -> DictConfig:
     """A configuration; like `compose`, but what composes takes longer than a tiny run, so it is kept."""
-    groups = tuple(o for o in overrides if o.partition("=")[0] in ("env", "env.id", "optimizer"))
+    groups = tuple(o for o in overrides if o.partition("=")[0] in ("env", "env.id", "optimizer", "buffer"))
     values = [o for o in overrides if o not in groups]
     return OmegaConf.merge(_composed(groups), OmegaConf.from_dotlist(values))  # type: ignore[return-value]
 
@@ -75,16 +76,25 @@ def result(folder: Path) -> dict[str, Any]:
     return {k: v for k, v in values.items() if k not in OF_THE_CLOCK}
 
 
+def rows(folder: Path) -> dict[str, torch.Tensor]:
+    """The replay's rows that last.ckpt names, oldest first."""
+    state = load(last(folder))[DATA][REPLAY][ROWS]
+    parts = list(read_files(last(folder).parent / "replay", state["files"]))
+    skipped = state["oldest"] - parts[0][0]
+    return {name: torch.cat([part[name] for _, part in parts])[skipped:] for name in parts[0][1]}
+
+
 def outcome(folder: Path) -> dict[str, Any]:
     """Everything that must be equal between a run and its equal, bit for bit."""
     content = load(last(folder))
     callbacks = content["callbacks"]
+    del content[DATA][REPLAY][ROWS]["files"]  # how the rows are split into files says when they were saved
     del callbacks["Points"]["metrics_file_length"]  # bytes; the times in it have more digits or fewer
     best = folder / "checkpoints" / "best.ckpt"
     return {
         "weights": content["state_dict"],
         "optimizer": content["optimizer_states"],
-        "experience": content[DATA],
+        "experience": content[DATA] | {"rows": rows(folder)},
         "counters": content["learner"] | {"rounds": content["global_step"]},
         "callbacks": callbacks,
         "spaces": content[HEADER]["spaces"],

@@ -69,6 +69,17 @@ def test_a_typed_group_is_taken_without_the_recipes_values_for_another_choice(ty
     assert compose(["env=cartpole", typed]).buffer == compose(["env=cartpole"]).buffer
 
 
+def test_another_buffer_keeps_the_recipes_sizes():
+    recipe, chosen = (
+        compose(["env=lunarlander"]).buffer,
+        compose(["env=lunarlander", "buffer=prioritized"]).buffer,
+    )
+    assert chosen._target_.endswith("PrioritizedReplay")
+    assert {key: chosen[key] for key in recipe if key != "_target_"} == {
+        key: recipe[key] for key in recipe if key != "_target_"
+    }
+
+
 def test_a_recipe_can_be_typed_or_left_out():
     assert compose(["env=cartpole", "tuned=acrobot_dqn"]).buffer == compose(["env=acrobot"]).buffer
     assert compose(["env=cartpole", "tuned=none"]).buffer == OmegaConf.load(CONF / "buffer" / "uniform.yaml")

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from lit_dqn.callbacks.common import Milestones
 from lit_dqn.checkpoint_file import read_checkpoint
+from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.gym import GymEnvs
 from lit_dqn.errors import RunError
 from lit_dqn.evaluation import Evaluator
@@ -55,7 +56,13 @@ def zeros(obs: torch.Tensor) -> torch.Tensor:
 
 
 def evaluator(env: GymEnvs, **values: Any) -> Evaluator:
-    defaults = {"episodes": 6, "num_envs": 3, "epsilon": 0.0, "max_episode_steps": 1000}
+    defaults = {
+        "episodes": 6,
+        "num_envs": 3,
+        "epsilon": 0.0,
+        "max_episode_steps": 1000,
+        "stack": FrameStack(),
+    }
     return Evaluator(env, values.pop("root_seed", 0), **(defaults | values))
 
 
@@ -254,7 +261,7 @@ def test_without_evaluation_nothing_is_measured(monkeypatch, tmp_path):
     values = run(tmp_path / "run", *ONE_ENV, "evaluation.episodes=0")
     names = ("eval_return_mean", "eval_return_std", "eval_episodes", "best_eval_return_mean")
     assert [values[name] for name in (*names, "random_return_mean")] == [None] * 5
-    assert [p.name for p in last(tmp_path / "run").parent.iterdir()] == ["last.ckpt"]
+    assert {p.name for p in last(tmp_path / "run").parent.iterdir()} == {"last.ckpt", "replay"}
     assert json.loads((tmp_path / "run" / "result.json").read_text()) == values
 
 

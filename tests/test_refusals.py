@@ -88,11 +88,29 @@ REFUSED = {
         for word in (
             *("mode=doctor", "agent=c51", "agent=qrdqn", "agent=iqn", "env=atari", "env=minatar"),
             *("env=pong", "env=breakout", "env.game=pong", "agent.munchausen=true", "network.noisy=true"),
-            *("buffer=prioritized", "buffer.frame_stack=4", "buffer.device=cuda", "buffer.alpha=0.5"),
-            *("experience.overlap=true", "trainer.profile=true", "experiment=rainbow"),
+            *(
+                "env.image_layout=hwc",
+                "experience.overlap=true",
+                "trainer.profile=true",
+                "experiment=rainbow",
+            ),
         )
     },
     "compile=true": ["compile=true is not available in this version"],
+    # The replay.
+    "buffer.alpha=0.5": ["unknown option buffer.alpha"],
+    "buffer=prioritized buffer.alpha=2": ["buffer.alpha must be <= 1.0, got 2"],
+    "buffer=priority": ["buffer=priority is unknown", "prioritized"],
+    "buffer.frame_stack=0": ["buffer.frame_stack", "0"],
+    "buffer.stack_padding=none": ["buffer.stack_padding", "zero", "first"],
+    "buffer.reward_clip=0": ["buffer.reward_clip", "0"],
+    "buffer.device=cuda": ["buffer.device=cuda", "no GPU is available", "buffer.device=cpu"],
+    "buffer.device=tpu": ["buffer.device", "cpu", "cuda", "auto"],
+    "buffer.capacity=100000000000": [
+        "buffer.capacity=100000000000 takes",
+        "is free",
+        "buffer.allow_overcommit=true",
+    ],
     # GPUs, on a machine without one.
     "trainer.gpus=1": ["trainer.gpus=1", NO_GPU],
     "trainer.gpus=2": ["trainer.gpus=2", NO_GPU],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from lit_dqn.errors import UserError
 from lit_dqn.replay.buffer import ReplayBuffer
 from lit_dqn.replay.uniform import UniformReplay
-from trap_envs import CountingEnv, Transition, nstep_oracle
+from trap_envs import CountingEnv, Transition, nstep_oracle, stack_oracle
 
 GAMMA = 0.5  # powers of it are exact in float32
 
@@ -21,8 +22,17 @@ GAMMA = 0.5  # powers of it are exact in float32
 class Recorder:
     """Counting envs driven as NEXT_STEP autoreset does: rows into a buffer, transitions into plain lists."""
 
-    def __init__(self, length, num_envs=1, n_step=1, endings=("term", "trunc", "both"), lengths=(5, 3, 1, 4)):
-        self.num_envs, self.n_step = num_envs, n_step
+    def __init__(
+        self,
+        length,
+        num_envs=1,
+        n_step=1,
+        endings=("term", "trunc", "both"),
+        lengths=(5, 3, 1, 4),
+        stack=1,
+        padding="zero",
+    ):
+        self.num_envs, self.n_step, self.stack, self.padding = num_envs, n_step, stack, padding
         self.buffer = self.new_buffer(length)
         self.envs = [
             CountingEnv(lengths=lengths, endings=endings, first_episode=7 * i) for i in range(num_envs)
@@ -35,9 +45,15 @@ class Recorder:
 
     def new_buffer(self, length):
         capacity = length * self.num_envs
-        return ReplayBuffer(
-            (3,), torch.float32, self.num_envs, capacity=capacity, n_step=self.n_step, gamma=GAMMA
-        )
+        return ReplayBuffer((3,), torch.float32, self.num_envs, capacity=capacity, **self.options())
+
+    def options(self):
+        return {
+            "n_step": self.n_step,
+            "gamma": GAMMA,
+            "frame_stack": self.stack,
+            "stack_padding": self.padding,
+        }
 
     def restart(self):
         self.obs = np.stack([env.reset()[0] for env in self.envs])
@@ -73,10 +89,10 @@ class Recorder:
 
     def reload(self, length):
         """Save, and load into a new buffer of that length."""
-        state = self.buffer.state_dict()
-        self.first = self.row - min(len(self.buffer), length)
+        before = self.buffer
+        self.first = self.row - min(len(before), length)
         self.buffer = self.new_buffer(length)
-        self.buffer.load_state_dict(state)
+        copy_rows(before, self.buffer)
 
     def expected(self):
         """{(row, env): (obs, action, reward, discount, next_obs)} of every start that can be read."""
@@ -85,29 +101,46 @@ class Recorder:
         for env, (trace, rows) in enumerate(zip(self.traces, self.rows, strict=True)):
             for i, row in enumerate(rows):
                 window = nstep_oracle(trace, i, self.n_step, GAMMA)
-                if row < oldest or window is None or row + window[3] > newest:
+                if window is None or row + window[3] > newest:
                     continue
-                reward, discount, next_obs, _ = window
-                obs, action = trace[i].obs, trace[i].action
-                found[row, env] = (*obs.tolist(), action, reward, discount, *next_obs.tolist())
+                # A stack is stored down to its first frame, or to the row before its episode.
+                earlier = int(trace[i].obs[1])
+                lowest = row - min(self.stack - 1, earlier + 1)
+                if row < oldest or (oldest > 0 and lowest < oldest):
+                    continue
+                reward, discount, next_obs, steps = window
+                obs = np.concatenate(stack_oracle(trace, i, self.stack, self.padding))
+                successor = self.stack_after(trace[: i + steps], next_obs)
+                found[row, env] = (*obs.tolist(), trace[i].action, reward, discount, *successor.tolist())
         return found
+
+    def stack_after(self, trace, next_obs):
+        """The stack of the true successor of a trace's last transition, in the same episode."""
+        last = replace(trace[-1], terminated=False, truncated=False)
+        trace = [*trace[:-1], last, Transition(next_obs, 0, 0.0, next_obs, False, False)]
+        return np.concatenate(stack_oracle(trace, len(trace) - 1, self.stack, self.padding))
 
     def read(self):
         """The same from the buffer."""
-        every = torch.arange(self.buffer.starts())
-        every = every[self.buffer.eligible(self.buffer.slot_of(every))]
-        read = self.buffer.transitions(self.buffer.slot_of(every))
+        every = torch.arange(*self.buffer.candidates())
+        every = every[self.buffer.eligible(every)]
+        read = self.buffer.transitions(every)
         assert read["reward"].dtype == read["discount"].dtype == read["obs"].dtype == torch.float32
         assert read["action"].dtype == torch.int64
+        widths = (3 * self.stack, 1, 1, 1, 3 * self.stack)
         columns = [read["obs"], read["action"], read["reward"], read["discount"], read["next_obs"]]
         flat = torch.cat(
-            [c.double().view(len(every), width) for c, width in zip(columns, (3, 1, 1, 1, 3), strict=True)],
+            [c.double().reshape(len(every), width) for c, width in zip(columns, widths, strict=True)],
             dim=1,
         ).tolist()
-        rows = self.buffer.oldest + every // self.num_envs
-        envs = every % self.num_envs
-        keys = zip(rows.tolist(), envs.tolist(), strict=True)
+        keys = zip((every // self.num_envs).tolist(), (every % self.num_envs).tolist(), strict=True)
         return {key: tuple(values) for key, values in zip(keys, flat, strict=True)}
+
+
+def copy_rows(source, target):
+    """Save, and load into another buffer."""
+    target.import_rows(source.oldest, source.export_rows(source.oldest))
+    target.forget(source.oldest)
 
 
 def test_a_truncated_and_a_terminated_two_step_episode_read_back_as_written_by_hand():
@@ -123,8 +156,8 @@ def test_a_truncated_and_a_terminated_two_step_episode_read_back_as_written_by_h
     row(10.0, 1, 1.0)
     row(11.0, 0, 3.0, terminated=True, ended=True)
     row(12.0, 0, 0.0, valid=False)
-    slots = buffer.slot_of(torch.arange(buffer.starts()))
-    assert buffer.eligible(slots).tolist() == [True, True, False, True, True]
+    every = torch.arange(*buffer.candidates())
+    assert buffer.eligible(every).tolist() == [True, True, False, True, True]
     read = buffer.transitions(torch.tensor([0, 1, 3, 4]))
     assert read["reward"].tolist() == [4.0 + 0.5 * 6.0, 6.0, 1.0 + 0.5 * 3.0, 3.0]
     assert read["discount"].tolist() == [0.25, 0.5, 0.0, 0.0]
@@ -172,18 +205,21 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     operations=OPERATIONS,
     n_step=st.sampled_from([1, 2, 3, 5]),
     num_envs=st.integers(1, 3),
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
     extra=st.integers(3, 12),
+    stack=st.integers(1, 4),
+    padding=st.sampled_from(["zero", "first"]),
 )
 def test_cuts_and_reloads_at_any_moment_leave_what_a_plain_list_holds(
-    operations, n_step, num_envs, lengths, extra
+    operations, n_step, num_envs, lengths, extra, stack, padding
 ):
-    recorder = Recorder(n_step + extra, num_envs, n_step, lengths=lengths)
+    least = n_step + stack + 2
+    recorder = Recorder(least + extra - 3, num_envs, n_step, lengths=lengths, stack=stack, padding=padding)
     for operation in operations:
         length = recorder.buffer.length
         if operation == "step":
@@ -191,7 +227,7 @@ def test_cuts_and_reloads_at_any_moment_leave_what_a_plain_list_holds(
         elif operation == "cut":
             recorder.cut()
         else:
-            new = {"same": length, "smaller": max(n_step + 3, length - 4), "larger": length + 5}[operation]
+            new = {"same": length, "smaller": max(least, length - 4), "larger": length + 5}[operation]
             recorder.reload(new)
         assert len(recorder.buffer) == recorder.row - max(
             recorder.first, recorder.row - recorder.buffer.length
@@ -278,7 +314,7 @@ def test_loading_into_a_used_buffer_keeps_none_of_its_own_rows():
         recorder.step()
     for _ in range(20):
         used.step()  # its newest row is 19, the state's oldest is 20
-    used.buffer.load_state_dict(recorder.buffer.state_dict())
+    copy_rows(recorder.buffer, used.buffer)
     recorder.reload(40)
     assert len(used.buffer) == 10
     recorder.buffer = used.buffer
@@ -289,7 +325,7 @@ def test_rows_of_another_number_of_envs_are_refused_and_not_broadcast():
     one, two = Recorder(10, 1), Recorder(10, 2)
     one.step()
     with pytest.raises(ValueError, match=r"must have the shape .* = \(2, 3\), got \(1, 3\)"):
-        two.buffer.load_state_dict(one.buffer.state_dict())
+        copy_rows(one.buffer, two.buffer)
 
 
 @pytest.mark.parametrize(("num_envs", "n_step", "least"), [(1, 1, 4), (8, 1, 32), (4, 5, 32)])
@@ -327,8 +363,10 @@ def uniform(recorder, seed=3, batch_size=50):
         capacity=recorder.buffer.length * recorder.num_envs,
         batch_size=batch_size,
         n_step=recorder.n_step,
+        frame_stack=recorder.stack,
+        stack_padding=recorder.padding,
     )
-    replay.buffer.load_state_dict(recorder.buffer.state_dict())
+    copy_rows(recorder.buffer, replay.buffer)
     return replay
 
 
@@ -341,10 +379,7 @@ def test_eligible_starts_are_drawn_equally_often_and_no_other_row_ever(n_step):
     eligible = recorder.expected()
     drawn = Counter()
     for _ in range(10):
-        batch = replay.sample(40)
-        for slot in batch.index.flatten().tolist():
-            row = slot // 2 + 25 * (60 // 25)
-            drawn[row if row < 60 else row - 25, slot % 2] += 1
+        drawn.update((index // 2, index % 2) for index in replay.sample(40).index.flatten().tolist())
     assert set(drawn) == set(eligible)
     expected = 20_000 / len(eligible)
     chi_square = sum((count - expected) ** 2 / expected for count in drawn.values())
@@ -378,7 +413,7 @@ def test_a_loaded_replay_draws_what_the_saved_one_draws_next_and_other_seeds_dif
         recorder.step()
     saved, loaded, other = uniform(recorder, seed=1), uniform(recorder, seed=2), uniform(recorder, seed=2)
     saved.sample(3)
-    loaded.load_state_dict(saved.state_dict())
+    loaded.load_state_dict(saved.state_dict())  # the rows are there already
     following = saved.sample(3)
     assert torch.equal(loaded.sample(3).obs, following.obs)
     assert not torch.equal(other.sample(3).index, following.index)

@@ -42,6 +42,22 @@ CASES = {
         "checkpoint.interval=50",
         "checkpoint.keep=3",
     ],
+    "prioritised": ["env=cartpole", "buffer=prioritized", "buffer.beta_end_env_steps=300"],
+    "prioritised, three steps, stacked, a ring that wraps": [
+        "env=cartpole",
+        "buffer=prioritized",
+        "buffer.n_step=3",
+        "buffer.frame_stack=3",
+        "buffer.reward_clip=0.5",
+        "evaluation.interval=80",
+        "checkpoint.interval=50",
+    ],
+    "stacked bytes": [
+        "env=gym",
+        "env.id=Trap/SeededNoise-v0",
+        "buffer.frame_stack=4",
+        "buffer.stack_padding=first",
+    ],
     "no evaluation at all": ["env=cartpole", "evaluation.episodes=0"],
     "double, dueling, Polyak": [
         "env=cartpole",
@@ -166,7 +182,7 @@ def test_an_older_checkpoint_can_be_resumed_in_its_folder_and_what_came_after_it
 def test_no_more_checkpoints_are_kept_than_asked_for(tmp_path):
     schedule = ["env=cartpole", "experience.num_envs=1", "checkpoint.interval=100", "checkpoint.keep=2"]
     run(tmp_path / "run", *schedule, "evaluation.episodes=0")
-    names = sorted(p.name for p in last(tmp_path / "run").parent.iterdir())
+    names = sorted(p.name for p in last(tmp_path / "run").parent.glob("*.ckpt"))
     assert names == ["last.ckpt", "step-0000000300.ckpt", "step-0000000400.ckpt"]
     newest = last(tmp_path / "run").with_name(names[2])
     assert difference(load(last(tmp_path / "run")), load(newest)) is None
@@ -196,8 +212,7 @@ def test_a_best_checkpoint_of_an_evaluation_that_is_undone_goes_with_it(half, tm
 
 
 def test_a_checkpoint_without_its_curves_can_be_resumed(parts, tmp_path):
-    (tmp_path / "alone" / "checkpoints").mkdir(parents=True)
-    shutil.copy(last(parts), last(tmp_path / "alone"))
+    shutil.copytree(last(parts).parent, last(tmp_path / "alone").parent)
     run(tmp_path / "alone", "env=cartpole", *SCHEDULE, f"resume={last(tmp_path / 'alone')}")
     assert b"\0" not in (tmp_path / "alone" / "metrics.csv").read_bytes()
     assert int(metrics(tmp_path / "alone")[0]["env_step"]) > N // 2

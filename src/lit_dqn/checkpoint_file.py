@@ -1,7 +1,8 @@
 """Checkpoint files: what is in them, and how they are read without running code.
 
 Everything in a checkpoint is a tensor or a plain container. `last.ckpt` is resumable: Lightning's loops and
-optimizer, the learner, the callbacks and the whole experience. `best.ckpt` holds what `load` needs.
+optimizer, the learner, the callbacks and the experience, whose rows are in files of their own. `best.ckpt`
+holds what `load` needs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from lit_dqn.errors import UserError
 
 HEADER = "lit_dqn"  # the key of what is ours: format, config, env, spaces
 DATA = "ReplayDataModule"  # where Lightning puts the experience
-FORMAT = 1
+REPLAY, ROWS = "replay", "rows"  # keys in it
+FORMAT = 2
 
 
 def read_checkpoint(path: Path, mmap: bool = True) -> dict[str, Any]:
@@ -48,7 +50,13 @@ def read_checkpoint(path: Path, mmap: bool = True) -> dict[str, Any]:
 
 def is_resumable(checkpoint: dict[str, Any]) -> bool:
     """Whether training can go on from it (`best.ckpt` cannot)."""
-    return "replay" in checkpoint.get(DATA, {})
+    return REPLAY in checkpoint.get(DATA, {})
+
+
+def row_files(checkpoint: dict[str, Any]) -> list[str]:
+    """Names of the files of rows, in `replay/` beside the checkpoint, that resuming it needs."""
+    names: list[str] = checkpoint[DATA][REPLAY][ROWS]["files"] if is_resumable(checkpoint) else []
+    return names
 
 
 def q_net_weights(checkpoint: dict[str, Any]) -> dict[str, Tensor]:

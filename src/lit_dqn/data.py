@@ -9,8 +9,10 @@ from typing import Any
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import DataLoader, IterableDataset
 
+from lit_dqn.checkpoint_file import REPLAY, ROWS
 from lit_dqn.experience import ExperienceSource
 from lit_dqn.global_generators import seed_global_generators
+from lit_dqn.replay.segments import Segments
 from lit_dqn.schedules import rounds_in
 from lit_dqn.types import Batch
 
@@ -65,7 +67,7 @@ class ReplayDataset(IterableDataset[Batch]):
             self.source.collect_startable(until)
         else:
             self.source.collect(until)
-        batch = self.source.replay.sample(self.updates_per_round)
+        batch = self.source.replay.sample(self.updates_per_round, self.source.env_step)
         self.round += 1
         return replace(batch, env_step=self.source.env_step)
 
@@ -73,13 +75,15 @@ class ReplayDataset(IterableDataset[Batch]):
 class ReplayDataModule(LightningDataModule):
     """Gives Lightning the rounds, and its checkpoints the state of everything that feeds them.
 
-    `save_replay` is a switch for who writes a checkpoint: Lightning puts this state into each one.
+    `save_replay` is a switch for who writes a checkpoint: Lightning puts this state into each one. The rows
+    themselves are in `segments`, beside the checkpoints, which list the files they need.
     """
 
-    def __init__(self, dataset: ReplayDataset) -> None:
+    def __init__(self, dataset: ReplayDataset, segments: Segments) -> None:
         super().__init__()
         self.dataset = dataset
         self.source = dataset.source
+        self.segments = segments
         self.save_replay = True
 
     def train_dataloader(self) -> DataLoader[Batch]:
@@ -94,15 +98,26 @@ class ReplayDataModule(LightningDataModule):
         self.source.cut()
         self._seed_global_generators()
 
+    def write_rows(self) -> None:
+        """Bring the segments up to date; comes before a checkpoint that lists them."""
+        if self.save_replay:
+            self.segments.write_new(self.source.replay.buffer)
+
     def _seed_global_generators(self) -> None:
         seed_global_generators(self.source.root_seed, self.source.env_step)
 
     def state_dict(self) -> dict[str, Any]:
         state = {"round": self.dataset.round, "source": self.source.state_dict()}
-        return state | ({"replay": self.source.replay.state_dict()} if self.save_replay else {})
+        return state | ({REPLAY: self._replay_state()} if self.save_replay else {})
+
+    def _replay_state(self) -> dict[str, Any]:
+        replay = self.source.replay
+        return {ROWS: self.segments.state_dict(replay.buffer), "sampler": replay.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.dataset.round = state_dict["round"]
         self.source.load_state_dict(state_dict["source"])
-        self.source.replay.load_state_dict(state_dict["replay"])
+        replay, state = self.source.replay, state_dict[REPLAY]
+        self.segments.load_state_dict(state[ROWS], replay.buffer)
+        replay.load_state_dict(state["sampler"])
         self._seed_global_generators()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
+from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.gym import close_quietly
 from lit_dqn.experience import EpisodeAccounts, EpsilonGreedy, check_finite, reset_seeds
 from lit_dqn.global_generators import own_global_generators
@@ -41,6 +43,7 @@ class Evaluator:
         num_envs: envs at most; min(num_envs, episodes) are used.
         epsilon: exploration while evaluating, in [0, 1].
         max_episode_steps: env steps after which an episode is cut and counted as cut, >= 1.
+        stack: what the policy sees of the frames.
     """
 
     def __init__(
@@ -52,8 +55,9 @@ class Evaluator:
         num_envs: int,
         epsilon: float,
         max_episode_steps: int,
+        stack: FrameStack,
     ) -> None:
-        self.env, self.root_seed = env, root_seed
+        self.env, self.root_seed, self.stack = env, root_seed, stack
         self.episodes, self.num_envs, self.epsilon = episodes, min(num_envs, episodes), epsilon
         cuts = env.time_limit is None or env.time_limit > max_episode_steps
         self.cut_at = max_episode_steps if cuts else None
@@ -92,14 +96,18 @@ class Evaluator:
         played: list[list[tuple[float, int, bool]]] = [[] for _ in quota]
         accounts = EpisodeAccounts(self.num_envs)
         missing = self.episodes
+        self.stack.start(obs)
+        over = np.zeros(self.num_envs, dtype=bool)  # its next step is the reset
         while missing:
-            obs, reward, terminated, truncated, _ = envs.step(actor(obs, epsilon))
+            obs, reward, terminated, truncated, _ = envs.step(actor(self.stack.frames, epsilon))
             check_finite(self.env.id, env_step, observation=obs, reward=reward)
             for i, episode_return, length in accounts.add(reward, terminated | truncated):
                 if len(played[i]) < quota[i]:
                     cut = length == self.cut_at and not terminated[i]
                     played[i].append((episode_return, length, cut))
                     missing -= 1
+            self.stack.push(obs, first=over)
+            over = terminated | truncated
             self.on_step(self.episodes - missing)
         flat = [episode for episodes in played for episode in episodes]
         return EvaluationResult(

@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
+from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.spaces import Array
 from lit_dqn.errors import RunError
+from lit_dqn.replay.sampler import Sampler
 from lit_dqn.schedules import Schedule
 from lit_dqn.seeding import integer_seed, integer_seeds
-from lit_dqn.types import QFunction, Replay
+from lit_dqn.types import QFunction
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -104,19 +106,21 @@ class ExperienceSource:
         actor: chooses the actions.
         epsilon: exploration as a function of the env step.
         root_seed: seeds of resets are a function of (root seed, env step).
+        stack: what the actor sees of the frames; rows hold single ones.
     """
 
     def __init__(
         self,
         envs: VectorEnv[Any, Any, Any],
         env_id: str,
-        replay: Replay,
+        replay: Sampler,
         actor: EpsilonGreedy,
         epsilon: Schedule,
         root_seed: int,
+        stack: FrameStack,
     ) -> None:
         self.envs, self.env_id, self.replay = envs, env_id, replay
-        self.actor, self.epsilon, self.root_seed = actor, epsilon, root_seed
+        self.actor, self.epsilon, self.root_seed, self.stack = actor, epsilon, root_seed, stack
         self.env_step = 0
         self.episodes = 0
         self.finished: list[tuple[float, int]] = []  # (return, length) since the last `take_finished`
@@ -139,7 +143,7 @@ class ExperienceSource:
     def _step(self) -> None:
         obs = self._reset() if self._obs is None else self._obs
         valid = ~self._needs_reset
-        action = self.actor(obs, self.epsilon(self.env_step))
+        action = self.actor(self.stack.frames, self.epsilon(self.env_step))
         next_obs, reward, terminated, truncated, _ = self.envs.step(action)
         check_finite(self.env_id, self.env_step, observation=next_obs, reward=reward)
         ended = terminated | truncated
@@ -150,6 +154,7 @@ class ExperienceSource:
         self.env_step += int(valid.sum())
         # A copy: it is stored after the next step, when a vector env may have overwritten it.
         self._obs, self._needs_reset = np.array(next_obs), ended
+        self.stack.push(self._obs, first=~valid)
         self.on_step(self.env_step)
 
     def _reset(self) -> Array:
@@ -158,6 +163,7 @@ class ExperienceSource:
         check_finite(self.env_id, self.env_step, observation=obs)
         self._needs_reset = np.zeros_like(self._needs_reset)
         self._accounts.clear()
+        self.stack.start(obs)
         return obs
 
     def cut(self) -> None:

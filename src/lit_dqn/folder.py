@@ -10,6 +10,7 @@ from uuid import uuid4
 from lit_dqn.errors import UserError
 from lit_dqn.files import link_or_copy
 
+REPLAY = "replay"  # beside the checkpoints
 OURS = ("tensorboard", "checkpoints", "metrics.csv", "result.json", "train.log")
 
 
@@ -21,6 +22,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.last = self.checkpoints / "last.ckpt"
         self.best = self.checkpoints / "best.ckpt"
+        self.replay = self.checkpoints / REPLAY
         self.metrics = path / "metrics.csv"
         self.result = path / "result.json"
         self.log = path / "train.log"
@@ -35,22 +37,42 @@ class RunFolder:
             else:
                 path.unlink(missing_ok=True)
 
-    def start(self, checkpoint: Path | None) -> None:
-        """Make the folder ready for a new run, or for one that goes on from `checkpoint`.
+    def start(self) -> None:
+        """Make the folder ready for a new run.
 
         Raises:
             UserError: see `refuse_another_run`.
         """
-        home = None if checkpoint is None else folder_of(checkpoint)
+        self.refuse_another_run()
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+
+    def go_on(self, checkpoint: Path, row_files: list[str]) -> None:
+        """Make the folder ready for a run that goes on from `checkpoint`.
+
+        Args:
+            row_files: what lies in `replay/` beside the checkpoint and belongs to it.
+
+        Raises:
+            UserError: a file is missing; see `refuse_another_run` too.
+        """
+        sources = [checkpoint.parent / REPLAY / name for name in row_files]
+        for path in sources:
+            if not path.is_file():
+                raise UserError(
+                    f"{path} is missing: {checkpoint} needs the files of its replay to be resumed; "
+                    f"type init_from={checkpoint} to start a new run from its weights."
+                )
+        home = folder_of(checkpoint)
         elsewhere = home is None or home.path != self.path.resolve()
         if elsewhere:
             self.refuse_another_run()
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        if checkpoint is not None:
-            if elsewhere and home is not None:
-                self._copy_curves(home)
-            # Last, and at once: a folder with a last.ckpt can be continued.
-            link_or_copy(checkpoint, self.last)
+        self.replay.mkdir(parents=True, exist_ok=True)
+        if elsewhere and home is not None:
+            self._copy_curves(home)
+        for path in sources:
+            link_or_copy(path, self.replay / path.name)
+        # Last, and at once: a folder with a last.ckpt can be continued.
+        link_or_copy(checkpoint, self.last)
 
     def refuse_another_run(self) -> None:
         """Look for what a run leaves behind.

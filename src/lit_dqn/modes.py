@@ -17,6 +17,7 @@ from lit_dqn.config.build import build
 from lit_dqn.config.compose import plain
 from lit_dqn.config.stored import foreign_code
 from lit_dqn.config.words import command, shown_path
+from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.gym import GymEnvs, close_quietly
 from lit_dqn.evaluation import Evaluator
 from lit_dqn.files import write_json
@@ -74,7 +75,8 @@ def _evaluate(config: DictConfig, folder: RunFolder) -> str:
         set_threads(values["trainer"]["threads"])
         names = ("episodes", "num_envs", "epsilon", "max_episode_steps")
         env = build("env", values["env"], trusted=True)
-        evaluator = Evaluator(env, values["seed"], **{k: values["evaluation"][k] for k in names})
+        stack = FrameStack.of(values["buffer"])
+        evaluator = Evaluator(env, values["seed"], **{k: values["evaluation"][k] for k in names}, stack=stack)
         env_step = checkpoint["learner"]["env_step"]
         network = network_of(checkpoint, values["network"]).to(device_of(values["trainer"]["gpus"]))
         evaluation = evaluator(acting_values(network), env_step)
@@ -126,19 +128,11 @@ def _play(config: DictConfig, folder: RunFolder) -> str:
 
 def _episode(env: gym.Env[Any, Any], policy: Policy, seed: int) -> float:
     obs, _ = env.reset(seed=seed)
-    total, ended = 0.0, False
+    act = policy.player()
+    total, first, ended = 0.0, True, False
     while not ended:
-        action = int(policy.act(batch_of_one(obs))[0])
-        obs, reward, terminated, truncated, _ = env.step(action)
+        obs, reward, terminated, truncated, _ = env.step(act(obs, first))
+        first = False
         total += float(torch.as_tensor(reward).item())
         ended = terminated or truncated
     return total
-
-
-def batch_of_one(obs: Any) -> Any:
-    """One observation as a batch [1, ...], inside Dict and Tuple too."""
-    if isinstance(obs, dict):
-        return {key: batch_of_one(value) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(batch_of_one(value) for value in obs)
-    return [obs]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from lit_dqn.checkpoint_file import HEADER, q_net_weights, read_checkpoint
 from lit_dqn.config.build import build
+from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.spaces import encode_batch, encoded_space, rebuild
 from lit_dqn.errors import UserError
 from lit_dqn.networks.qnetwork import QNetwork, acting_values
@@ -23,9 +25,11 @@ class Policy:
     Args:
         q_net: the network.
         spaces: the checkpoint's description of the env's spaces.
+        stack: with k > 1 frames, observations are [B, k, ...], oldest first, as they were trained on.
     """
 
-    def __init__(self, q_net: QNetwork, spaces: dict[str, Any]) -> None:
+    def __init__(self, q_net: QNetwork, spaces: dict[str, Any], stack: FrameStack) -> None:
+        self.stack = stack
         self._space = rebuild(spaces["observation"])
         self._start = int(spaces["action"]["start"])
         self.q_net = q_net.eval()
@@ -33,13 +37,33 @@ class Policy:
 
     def q_values(self, obs: Any) -> NDArray[np.float32]:
         """Observations [B, ...] as the env emits them -> expected returns, float32 [B, A]."""
-        encoded = torch.from_numpy(np.ascontiguousarray(encode_batch(self._space, obs)))
-        return self._values(encoded).numpy()
+        return self._values(torch.from_numpy(np.ascontiguousarray(self._encoded(obs)))).numpy()
 
     def act(self, obs: Any) -> NDArray[np.int64]:
         """Observations [B, ...] as the env emits them -> actions [B], numbered from the space's `start`."""
         action: NDArray[np.int64] = self.q_values(obs).argmax(axis=1) + self._start
         return action
+
+    def player(self) -> Callable[[Any, bool], int]:
+        """For one env: (observation, whether it begins an episode) -> action; keeps earlier frames."""
+        stack = copy(self.stack)
+
+        def act(obs: Any, first: bool) -> int:
+            frame = encode_batch(self._space, batch_of_one(obs))
+            if first:
+                stack.start(frame)
+            else:
+                stack.push(frame, np.zeros(1, dtype=bool))
+            values = self._values(torch.from_numpy(np.ascontiguousarray(stack.frames)))
+            return int(values.argmax(dim=1)) + self._start
+
+        return act
+
+    def _encoded(self, obs: Any) -> NDArray[Any]:
+        if self.stack.count == 1:
+            return encode_batch(self._space, obs)
+        frames = encode_batch(self._space, merge_axes(obs, self.stack.count))  # [B * k, *encoded]
+        return frames.reshape(-1, self.stack.count, *frames.shape[1:])
 
 
 def load(path: str | Path) -> Policy:
@@ -53,7 +77,34 @@ def load(path: str | Path) -> Policy:
 
 def policy_of(checkpoint: dict[str, Any], network: Mapping[str, Any] | None = None) -> Policy:
     """The policy of a checkpoint that is read already; see `network_of`."""
-    return Policy(network_of(checkpoint, network), checkpoint[HEADER]["spaces"])
+    header = checkpoint[HEADER]
+    stack = FrameStack.of(header["config"]["buffer"])
+    return Policy(network_of(checkpoint, network), header["spaces"], stack)
+
+
+def batch_of_one(obs: Any) -> Any:
+    """One observation as a batch [1, ...], inside Dict and Tuple too."""
+    if isinstance(obs, dict):
+        return {key: batch_of_one(value) for key, value in obs.items()}
+    if isinstance(obs, tuple):
+        return tuple(batch_of_one(value) for value in obs)
+    return [obs]
+
+
+def merge_axes(obs: Any, count: int) -> Any:
+    """Stacked frames [B, count, ...] as a batch [B * count, ...], inside Dict and Tuple too.
+
+    Raises:
+        ValueError: the second axis has another length.
+    """
+    if isinstance(obs, dict):
+        return {key: merge_axes(value, count) for key, value in obs.items()}
+    if isinstance(obs, tuple):
+        return tuple(merge_axes(value, count) for value in obs)
+    array = np.asarray(obs)
+    if array.ndim < 2 or array.shape[1] != count:
+        raise ValueError(f"observations must be stacks [B, {count}, ...], got the shape {list(array.shape)}")
+    return array.reshape(-1, *array.shape[2:])
 
 
 def network_of(checkpoint: dict[str, Any], network: Mapping[str, Any] | None = None) -> QNetwork:
@@ -67,7 +118,8 @@ def network_of(checkpoint: dict[str, Any], network: Mapping[str, Any] | None = N
         UserError: the weights do not fit the network.
     """
     header = checkpoint[HEADER]
-    shape = encoded_space(rebuild(header["spaces"]["observation"])).shape
+    frame = encoded_space(rebuild(header["spaces"]["observation"])).shape
+    shape = FrameStack.of(header["config"]["buffer"]).shape(frame)
     values = header["config"]["network"] if network is None else network
     num_actions = header["spaces"]["action"]["n"]
     built: QNetwork = build("network", values, shape, num_actions, trusted=network is not None)

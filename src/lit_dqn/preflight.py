@@ -15,13 +15,14 @@ import torch
 
 from lit_dqn.checkpoint_file import HEADER, read_checkpoint
 from lit_dqn.config.build import build
+from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.gym import GymEnvs, close_quietly
 from lit_dqn.envs.spaces import describe
 from lit_dqn.errors import UserError
 from lit_dqn.networks.qnetwork import QNetwork
 from lit_dqn.policy import load_weights, network_of
+from lit_dqn.replay.sampler import Sampler
 from lit_dqn.seeding import integer_seed
-from lit_dqn.types import Replay
 
 
 def check_parts(config: dict[str, Any]) -> None:
@@ -41,20 +42,21 @@ def check_parts(config: dict[str, Any]) -> None:
         check_rendering(env, render_mode())
 
 
-def network_and_replay(config: dict[str, Any], env: Any) -> tuple[QNetwork, Replay]:
+def network_and_replay(config: dict[str, Any], env: Any) -> tuple[QNetwork, Sampler]:
     """The network, with the weights of `init_from`, and the replay for an env.
 
     Raises:
         UserError: the weights do not fit, or the replay is too small.
     """
     space = env.observation_space
-    network: QNetwork = build("network", config["network"], space.shape, env.num_actions, trusted=True)
+    shape = FrameStack.of(config["buffer"]).shape(space.shape)
+    network: QNetwork = build("network", config["network"], shape, env.num_actions, trusted=True)
     if config["init_from"] is not None:
         load_weights(network, read_checkpoint(Path(config["init_from"])))
     dtype = torch.uint8 if space.dtype == np.uint8 else torch.float32
     num_envs, seed = config["experience"]["num_envs"], integer_seed(config["seed"], "replay")
     objects = (space.shape, dtype, num_envs, config["gamma"], seed)
-    replay: Replay = build("buffer", config["buffer"], *objects, trusted=True)
+    replay: Sampler = build("buffer", config["buffer"], *objects, trusted=True)
     return network, replay
 
 

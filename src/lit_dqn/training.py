@@ -17,11 +17,12 @@ from lit_dqn.callbacks.evaluation import Evaluation, Scores
 from lit_dqn.callbacks.points import CURVES, Points, Recorder
 from lit_dqn.callbacks.progress import ProgressBar
 from lit_dqn.callbacks.signals import StopSignals
-from lit_dqn.checkpoint_file import FORMAT, HEADER, is_resumable, read_checkpoint
+from lit_dqn.checkpoint_file import FORMAT, HEADER, is_resumable, read_checkpoint, row_files
 from lit_dqn.checkpointing import AtomicCheckpointIO
 from lit_dqn.config.build import build
 from lit_dqn.config.compose import check, plain
 from lit_dqn.data import ReplayDataModule, ReplayDataset
+from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.gym import close_quietly
 from lit_dqn.envs.spaces import describe
 from lit_dqn.errors import RunError, UserError
@@ -33,6 +34,7 @@ from lit_dqn.global_generators import seed_global_generators
 from lit_dqn.module import LitDQN
 from lit_dqn.networks.qnetwork import acting_values
 from lit_dqn.preflight import network_and_replay
+from lit_dqn.replay.segments import Segments
 from lit_dqn.report import result_values
 from lit_dqn.run_log import log, quiet_lightning, run_log
 from lit_dqn.seeding import numpy_generator
@@ -59,7 +61,10 @@ def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, An
         folder = RunFolder(Path(run_dir))
     else:
         folder = new_folder() if resumed is None else own_folder_of(resumed.path)
-    folder.start(None if resumed is None else resumed.path)
+    if resumed is None:
+        folder.start()
+    else:
+        folder.go_on(resumed.path, resumed.row_files)
     with run_log(folder), quiet_lightning():
         return Fit(plain(config), folder, resumed).run()
 
@@ -79,6 +84,7 @@ class Resumed:
         if not is_resumable(checkpoint):
             raise UserError(f"{path} holds weights only and cannot be resumed.")
         self.path = path
+        self.row_files = row_files(checkpoint)
         self.env_step: int = checkpoint["learner"]["env_step"]
         self.wall_seconds: float = checkpoint[HEADER].get("wall_seconds", 0.0)
 
@@ -120,6 +126,7 @@ class Fit:
             num_envs=values["num_envs"],
             epsilon=values["epsilon"],
             max_episode_steps=values["max_episode_steps"],
+            stack=FrameStack.of(self.config["buffer"]),
         )
 
     def _learner_and_data(self) -> tuple[LitDQN, ReplayDataModule]:
@@ -127,7 +134,8 @@ class Fit:
         q_net, replay = network_and_replay(config, env)
         actor = EpsilonGreedy(acting_values(q_net), env.num_actions, numpy_generator(seed, "exploration"))
         envs = env.make(config["experience"]["num_envs"])
-        source = ExperienceSource(envs, env.id, replay, actor, self.epsilon, seed)
+        stack = FrameStack.of(config["buffer"])
+        source = ExperienceSource(envs, env.id, replay, actor, self.epsilon, seed, stack)
         rounds = {k: v for k, v in config["experience"].items() if k != "num_envs"}
         dataset = ReplayDataset(source, total_env_steps=config["total_env_steps"], **rounds)
         module = LitDQN(
@@ -137,7 +145,7 @@ class Fit:
             self.evaluator,
             replay.update_priorities,
         )
-        return module, ReplayDataModule(dataset)
+        return module, ReplayDataModule(dataset, Segments(self.folder.replay))
 
     def run(self) -> dict[str, Any]:
         """Fit, and write the result.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
@@ -28,7 +28,7 @@ class Batch:
     reward: Tensor  # [K, B] float32, the discounted n-step sum
     discount: Tensor  # [K, B] float32
     next_obs: Tensor  # [K, B, *obs], the true last observation where the episode ended
-    index: Tensor  # [K, B] int64, the rows drawn
+    index: Tensor  # [K, B] int64, the rows drawn: row number x num_envs + env
     weight: Tensor | None = None  # [K, B] importance-sampling weight; None: uniform
     env_step: int = 0  # env steps collected when the batch was drawn
 
@@ -58,33 +58,6 @@ class LossOutput:
     td_error: Tensor  # [B], without gradient
     priority: Tensor  # [B] >= 0, without gradient
     q_taken: Tensor  # [B] the values of the actions taken, without gradient
-
-
-class Replay(Protocol):
-    """What the source writes to and the dataset draws from."""
-
-    capacity: int
-
-    def add(self, obs: Any, action: Any, reward: Any, terminated: Any, boundary: Any, valid: Any) -> None:
-        """Write one row per env; all arguments [N, ...] NumPy arrays."""
-
-    def cut(self, obs: Any) -> None:
-        """End every running episode as truncated; `obs` [N, *obs] are the true last observations."""
-
-    def can_sample(self) -> bool:
-        """Whether a valid start with its whole window is stored."""
-
-    def sample(self, updates: int) -> Batch:
-        """Draw `updates` minibatches, with replacement."""
-
-    def update_priorities(self, index: Tensor, priority: Tensor) -> None:
-        """Take a round's priorities [K, B]; uniform replay ignores them."""
-
-    def __len__(self) -> int: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True)

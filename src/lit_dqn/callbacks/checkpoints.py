@@ -11,7 +11,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from lit_dqn.callbacks.common import Milestones, data_of, is_last_round, learner
 from lit_dqn.callbacks.evaluation import Evaluation
 from lit_dqn.callbacks.points import Points
-from lit_dqn.checkpoint_file import HEADER
+from lit_dqn.checkpoint_file import HEADER, read_checkpoint, row_files
 from lit_dqn.errors import Interrupted
 from lit_dqn.files import link_or_copy
 
@@ -80,9 +80,11 @@ class Checkpoints(Callback):
         data.cut()
         data.save_replay = self.resumable
         self.before_save()
+        data.write_rows()
         trainer.save_checkpoint(self.path)
         self.saved_env_step = data.source.env_step
         self._keep_some(self.saved_env_step)
+        data.segments.remove_all_but(self._row_files_of_older())
 
     def _keep_some(self, env_step: int) -> None:
         newest = self.path.with_name(f"step-{env_step:010d}.ckpt")
@@ -94,6 +96,11 @@ class Checkpoints(Callback):
                 path.unlink()
         if self.keep > 1:
             link_or_copy(self.path, newest)
+
+    def _row_files_of_older(self) -> list[str]:
+        """What the older checkpoints that are kept still need."""
+        older = self.path.parent.glob("step-*.ckpt")
+        return [name for path in older for name in row_files(read_checkpoint(path))]
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]

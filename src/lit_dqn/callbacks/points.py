@@ -23,6 +23,7 @@ CURVES = [
     *METRICS,
     "train/epsilon",
     "buffer/size",
+    "buffer/beta",
     "time/env_steps_per_second",
     "time/updates_per_second",
 ]
@@ -115,7 +116,7 @@ class Points(Callback):
             values["episode/return"] = sum(r for r, _ in finished) / len(finished)
             values["episode/length"] = sum(n for _, n in finished) / len(finished)
         values["train/epsilon"] = self.epsilon(module.env_step)
-        values["buffer/size"] = len(source.replay)
+        values |= source.replay.curves(module.env_step)
         now, (then, env_step, updates) = time.perf_counter(), self._clock
         values["time/env_steps_per_second"] = (module.env_step - env_step) / (now - then)
         values["time/updates_per_second"] = (module.updates - updates) / (now - then)

@@ -33,7 +33,8 @@ FREE_MAPPINGS = ("env.kwargs",)  # below these any key may be typed, with +
 CHECKPOINTS = ("resume", "ckpt")  # a file named here brings its own configuration
 OPTIONAL = ("experiment", "tuned")  # groups that may be left out: tuned=none
 HOW_TO_TYPE = "Options are typed as key=value; a value with = or , in it as 'key=\"...\"'."
-UNTUNED = ("env", "agent", "experiment", "tuned")  # choosing these does not drop a recipe's values
+# Choosing these does not drop a recipe's values; those of a buffer (sizes, n_step) hold for every buffer.
+UNTUNED = ("env", "agent", "buffer", "experiment", "tuned")
 
 
 def conf_dir() -> Path:

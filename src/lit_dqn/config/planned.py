@@ -8,12 +8,6 @@ from lit_dqn.errors import UserError
 PLANNED_KEYS = frozenset(
     {
         "agent.munchausen",
-        "buffer.alpha",
-        "buffer.beta",
-        "buffer.device",
-        "buffer.frame_stack",
-        "buffer.reward_clip",
-        "buffer.stack_padding",
         "env.game",
         "env.image_layout",
         "experience.overlap",
@@ -25,7 +19,6 @@ PLANNED_VALUES = frozenset(
     {
         *(f"agent={name}" for name in ("c51", "qrdqn", "iqn")),
         *(f"env={name}" for name in ("minatar", "atari", "pong", "breakout")),
-        "buffer=prioritized",
         "experiment=rainbow",
         "mode=doctor",
     }

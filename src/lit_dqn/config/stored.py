@@ -23,6 +23,8 @@ FIXED = (
     "gamma",
     "seed",
     "buffer.n_step",
+    "buffer.frame_stack",
+    "buffer.stack_padding",
     "experience.num_envs",
     "optimizer._target_",
 )

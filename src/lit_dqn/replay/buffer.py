@@ -1,19 +1,25 @@
 """The ring of rows, and how transitions are read out of it.
 
-Invariant (design of the whole replay). Rows are stored exactly as the vector env emits them, time-major
-[T, N]: row t of env n holds the observation *before* the action, the action, the reward and the flags.
-Gymnasium's NEXT_STEP autoreset emits, after an ending, one extra row whose observation is the true last
-one and whose action is ignored; it is stored with `valid = False` and is never a start. Therefore the
-successor's observation is always the next row's, every observation is stored once, and a truncated
-episode bootstraps from its true last observation without a special case.
+Invariant (of the whole replay). Rows are stored exactly as the vector env emits them, time-major [T, N]:
+row r of env n holds the observation *before* the action, the action, the raw reward and the flags.
+Gymnasium's NEXT_STEP autoreset emits, after an ending, one extra row whose observation is the true last one
+and whose action is ignored; it is stored with `valid = False` and is never a start. Therefore the
+successor's observation is always the next row's, every observation is stored once, an episode begins where
+the row before it is invalid, and a truncated episode bootstraps from its true last observation without a
+special case.
 
-A *start* is eligible when its row is valid and its window of up to n steps, which stops at the first
-ending, is followed by a written row.
+A *start* is eligible when its row is valid, its window of up to n steps, which stops at the first ending,
+is followed by a written row, and its stack of frames is stored down to its first frame or to the row
+before its episode.
+
+Rows are named by *index*: row number x N + env. The slot of an index is its remainder by T x N, so an index
+never comes to mean another row, however often the ring wraps.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,26 +27,33 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lit_dqn.errors import UserError
+from lit_dqn.replay.row_files import Rows, numbers, read_files, read_header, write_files, write_header
 
 Array = NDArray[Any]
+StackPadding = Literal["zero", "first"]
 
 
 class ReplayBuffer:
     """Bounded, preallocated storage that drops the oldest rows.
 
     Args:
-        obs_shape: shape of one observation.
+        obs_shape: shape of one stored observation (one frame, where frames are stacked).
         obs_dtype: torch.uint8 or torch.float32.
         num_envs: N, rows written per time step.
-        capacity: rows in all, >= (n_step + 3) x num_envs; T = capacity // num_envs.
+        capacity: rows in all, >= (n_step + frame_stack + 2) x num_envs; T = capacity // num_envs.
         n_step: rewards summed per transition, >= 1.
         gamma: discount per env step, in [0, 1].
+        frame_stack: k >= 1; with k > 1 observations are read as [k, *obs_shape], oldest frame first.
+        stack_padding: what stands before an episode's first frame: `zero`, or that `first` frame again.
+        reward_clip: c > 0: rewards are read clipped to [-c, c]; stored as they are. None: not clipped.
+        device: where the rows lie and are gathered.
 
     Raises:
         UserError: `capacity` is too small to hold one window per env.
     """
 
     COLUMNS = ("obs", "action", "reward", "terminated", "boundary", "valid")
+    OTHER_BYTES = 11  # of a row, beside its observation
 
     def __init__(
         self,
@@ -49,28 +62,38 @@ class ReplayBuffer:
         num_envs: int,
         *,
         capacity: int,
-        n_step: int,
-        gamma: float,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        frame_stack: int = 1,
+        stack_padding: StackPadding = "zero",
+        reward_clip: float | None = None,
+        device: torch.device | str = "cpu",
     ) -> None:
-        # A window of n rows, its successor, and up to two invalid rows in a row (an ending, then a cut).
-        least = (n_step + 3) * num_envs
+        # A window of n rows, its successor, up to two invalid rows in a row (an ending, then a cut), and
+        # the earlier frames of a stack.
+        least = (n_step + frame_stack + 2) * num_envs
         if capacity < least:
             raise UserError(
-                f"buffer.capacity must be at least (n_step + 3) x num_envs = {least}, got {capacity}."
+                f"buffer.capacity must be at least (n_step + frame_stack + 2) x num_envs = {least}, "
+                f"got {capacity}."
             )
         self.num_envs, self.n_step, self.gamma = num_envs, n_step, gamma
+        self.frame_stack, self.stack_padding, self.reward_clip = frame_stack, stack_padding, reward_clip
         self.length = capacity // num_envs  # T
+        self.size = self.length * num_envs  # slots
+        self.device = torch.device(device)
         shape = (self.length, num_envs)
-        self.obs = torch.zeros((*shape, *obs_shape), dtype=obs_dtype)
-        self.action = torch.zeros(shape, dtype=torch.int32)
-        self.reward = torch.zeros(shape, dtype=torch.float32)
-        self.terminated = torch.zeros(shape, dtype=torch.bool)  # stop bootstrapping here
-        self.boundary = torch.zeros(shape, dtype=torch.bool)  # the episode ends here
-        self.valid = torch.zeros(shape, dtype=torch.bool)  # may be a start
-        self.rows_added = 0  # time steps ever written; row number r is in slot r % T
+        self.obs = torch.zeros((*shape, *obs_shape), dtype=obs_dtype, device=device)
+        self.action = torch.zeros(shape, dtype=torch.int32, device=device)
+        self.reward = torch.zeros(shape, dtype=torch.float32, device=device)
+        self.terminated = torch.zeros(shape, dtype=torch.bool, device=device)  # stop bootstrapping here
+        self.boundary = torch.zeros(shape, dtype=torch.bool, device=device)  # the episode ends here
+        self.valid = torch.zeros(shape, dtype=torch.bool, device=device)  # may be a start
+        self.rows_added = 0  # time steps ever written; row number r is in time slot r % T
         self._first = 0  # no row before this number is stored: imported rows need not begin at 0
         columns: dict[str, Tensor] = {name: getattr(self, name) for name in self.COLUMNS}
-        self._write = {name: column.numpy() for name, column in columns.items()}
+        # NumPy writes a small row in a tenth of the time torch takes.
+        self._write: list[Any] = [c.numpy() if self.device.type == "cpu" else c for c in columns.values()]
         self._read = {name: column.flatten(0, 1) for name, column in columns.items()}  # [T * N, ...]
 
     def __len__(self) -> int:
@@ -88,8 +111,12 @@ class ReplayBuffer:
         """Write one time step; every argument is [N, ...] and is copied."""
         slot = self.rows_added % self.length
         values = (obs, action, reward, terminated, boundary, valid)
-        for name, value in zip(self.COLUMNS, values, strict=True):
-            self._write[name][slot] = value
+        if self.device.type == "cpu":
+            for column, value in zip(self._write, values, strict=True):
+                column[slot] = value
+        else:
+            for column, value in zip(self._write, values, strict=True):
+                column[slot].copy_(torch.from_numpy(value))
         self.rows_added += 1
 
     def cut(self, obs: Array) -> None:
@@ -103,71 +130,125 @@ class ReplayBuffer:
         no = np.zeros(self.num_envs, dtype=bool)
         self.add(obs, no, no, no, no, no)
 
-    def starts(self) -> int:
-        """Rows that have a successor: the number of candidates `slot_of` numbers."""
-        return max(0, len(self) - 1) * self.num_envs
+    def candidates(self) -> tuple[int, int]:
+        """The half-open range of indices that have a successor: all that may be eligible."""
+        return self.oldest * self.num_envs, max(self.oldest, self.rows_added - 1) * self.num_envs
 
-    def slot_of(self, candidate: Tensor) -> Tensor:
-        """Flat slots of candidates 0 .. starts() - 1, oldest first."""
-        oldest = self.oldest % self.length
-        return (candidate + oldest * self.num_envs) % (self.length * self.num_envs)
-
-    def eligible(self, slot: Tensor) -> Tensor:
-        """Which flat slots [M] are eligible starts, [M] bool."""
-        valid = self._read["valid"].index_select(0, slot)
-        if self.n_step == 1:
-            return valid
-        newest = (self.rows_added - 1) % self.length
-        later = (newest - torch.div(slot, self.num_envs, rounding_mode="floor")) % self.length  # [M] rows
-        return valid & (self._window(slot)[2] <= later)
-
-    def _window(self, slot: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Reward sum, discount and number of steps of the windows starting at `slot`, each [M]."""
-        size = self.length * self.num_envs
-        running = torch.ones_like(slot, dtype=torch.bool)
-        terminated = torch.zeros_like(running)
-        steps = torch.zeros_like(slot)
-        total = torch.zeros(slot.shape, dtype=torch.float32)
-        for k in range(self.n_step):
-            row = (slot + k * self.num_envs) % size
-            total += self.gamma**k * self._read["reward"].index_select(0, row) * running
-            steps += running
-            terminal = self._read["terminated"].index_select(0, row)
-            terminated |= running & terminal
-            running = running & ~(terminal | self._read["boundary"].index_select(0, row))
-        discount = torch.pow(torch.tensor(self.gamma, dtype=torch.float32), steps) * ~terminated
-        return total, discount, steps
-
-    def transitions(self, slot: Tensor) -> dict[str, Tensor]:
-        """Read the transitions that start at flat slots [M]: obs, action, reward, discount, next_obs."""
-        if self.n_step == 1:
-            reward = self._read["reward"].index_select(0, slot)
-            discount = self.gamma * ~self._read["terminated"].index_select(0, slot)
-            last = slot + self.num_envs
+    def eligible(self, index: Tensor) -> Tensor:
+        """Which of the stored rows `index` [M] are eligible starts, [M] bool."""
+        found = self._column("valid", index)
+        if self.n_step > 1:
+            found = found & (index + self._window(index)[2] * self.num_envs < self.rows_added * self.num_envs)
         else:
-            reward, discount, steps = self._window(slot)
-            last = slot + steps * self.num_envs
-        last %= self.length * self.num_envs
+            found = found & (index < (self.rows_added - 1) * self.num_envs)
+        if self.frame_stack > 1:
+            found = found & self._stack_is_stored(index)
+        return found
+
+    def transitions(self, index: Tensor) -> dict[str, Tensor]:
+        """Read the transitions that start at eligible rows [M]: obs, action, reward, discount, next_obs."""
+        if self.n_step == 1:
+            reward = self._reward(index)
+            discount = self.gamma * ~self._column("terminated", index)
+            steps: Tensor | None = None
+        else:
+            reward, discount, steps = self._window(index)
+        obs, next_obs = self._observations(index, steps)
         return {
-            "obs": self._read["obs"].index_select(0, slot),
-            "action": self._read["action"].index_select(0, slot).long(),
+            "obs": obs,
+            "action": self._column("action", index).long(),
             "reward": reward,
             "discount": discount,
-            "next_obs": self._read["obs"].index_select(0, last),
+            "next_obs": next_obs,
         }
 
-    def export_rows(self, since: int) -> dict[str, Tensor]:
-        """Copies of the rows with number >= `since`, oldest first: {column: [R, N, ...]}.
+    def _column(self, name: str, index: Tensor) -> Tensor:
+        return self._read[name].index_select(0, index % self.size)
+
+    def _reward(self, index: Tensor) -> Tensor:
+        reward = self._column("reward", index)
+        return reward if self.reward_clip is None else reward.clamp(-self.reward_clip, self.reward_clip)
+
+    def _window(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Reward sum, discount and number of steps of the windows that start at `index`, each [M]."""
+        running = torch.ones_like(index, dtype=torch.bool)
+        terminated = torch.zeros_like(running)
+        steps = torch.zeros_like(index)
+        total = torch.zeros_like(index, dtype=torch.float32)
+        for k in range(self.n_step):
+            row = index + k * self.num_envs
+            total += self.gamma**k * self._reward(row) * running
+            steps += running
+            terminal = self._column("terminated", row)
+            terminated |= running & terminal
+            running = running & ~(terminal | self._column("boundary", row))
+        gamma = torch.tensor(self.gamma, dtype=torch.float32, device=self.device)
+        return total, torch.pow(gamma, steps) * ~terminated, steps
+
+    def _observations(self, index: Tensor, steps: Tensor | None) -> tuple[Tensor, Tensor]:
+        """obs and next_obs of transitions over `steps` [M] rows each (None: one)."""
+        stride = self.num_envs
+        if self.frame_stack == 1:
+            last = index + (stride if steps is None else steps * stride)
+            return self._column("obs", index), self._column("obs", last)
+        earlier = self._earlier_frames(index)
+        if steps is None:  # k - 1 of their frames are the same: gathered once
+            frames = self._frames(index, earlier, self.frame_stack, 1)
+            return frames[:, :-1], frames[:, 1:]
+        most = self.frame_stack - 1
+        return (
+            self._frames(index, earlier, self.frame_stack, 0),
+            self._frames(index + steps * stride, (earlier + steps).clamp(max=most), self.frame_stack, 0),
+        )
+
+    def _frames(self, index: Tensor, earlier: Tensor, past: int, future: int) -> Tensor:
+        """Frames from `past - 1` rows before `index` to `future` rows after it, [M, past + future, *obs].
+
+        Args:
+            earlier: [M] how many frames before `index` belong to its episode.
+        """
+        offset = torch.arange(1 - past, future + 1, device=self.device)  # [past + future]
+        inside = torch.maximum(offset, -earlier.unsqueeze(1))  # [M, past + future]
+        rows = (index.unsqueeze(1) + inside * self.num_envs).flatten()
+        frames = self._column("obs", rows)
+        if self.stack_padding == "zero":
+            frames.index_fill_(0, (inside > offset).flatten().nonzero().squeeze(1), 0)
+        return frames.view(*inside.shape, *frames.shape[1:])
+
+    def _earlier_frames(self, index: Tensor) -> Tensor:
+        """How many of the k - 1 rows before `index` are stored and of its episode, [M]."""
+        running = torch.ones_like(index, dtype=torch.bool)
+        count = torch.zeros_like(index)
+        for j in range(1, self.frame_stack):
+            row = index - j * self.num_envs
+            running = running & (row >= self.oldest * self.num_envs) & self._column("valid", row)
+            count += running
+        return count
+
+    def _stack_is_stored(self, index: Tensor) -> Tensor:
+        """Whether no frame of the stack at `index` may have been overwritten, [M] bool."""
+        if self.oldest == 0:  # nothing ever was
+            return torch.ones_like(index, dtype=torch.bool)
+        earlier = self._earlier_frames(index)
+        whole = earlier == self.frame_stack - 1
+        return whole | (index - (earlier + 1) * self.num_envs >= self.oldest * self.num_envs)
+
+    def export_rows(self, since: int, until: int | None = None) -> Rows:
+        """Copies of the rows with number `since` <= r < `until`, oldest first: {column: [R, N, ...]}.
+
+        Args:
+            until: None takes all that are written.
 
         Raises:
             ValueError: rows from `since` on were already overwritten, or are not written yet.
         """
-        if not self.oldest <= since <= self.rows_added:
-            raise ValueError(f"since must be in [{self.oldest}, {self.rows_added}], got {since}")
-        slots = torch.arange(since, self.rows_added) % self.length
-        return {name: getattr(self, name).index_select(0, slots) for name in self.COLUMNS}
+        until = self.rows_added if until is None else until
+        if not self.oldest <= since <= until <= self.rows_added:
+            raise ValueError(f"since must be in [{self.oldest}, {until}], got {since}")
+        slots = torch.arange(since, until, device=self.device) % self.length
+        return {name: getattr(self, name).index_select(0, slots).cpu() for name in self.COLUMNS}
 
-    def import_rows(self, since: int, rows: dict[str, Tensor]) -> None:
+    def import_rows(self, since: int, rows: Rows) -> None:
         """Take exported rows back, the first of them with row number `since`; keeps the newest T.
 
         Rows that follow on from the newest one stored are appended; any others replace what is stored.
@@ -182,14 +263,56 @@ class ReplayBuffer:
             self._first = since
         count = len(rows["reward"])
         kept = min(count, self.length)
-        slots = torch.arange(since + count - kept, since + count) % self.length
+        slots = torch.arange(since + count - kept, since + count, device=self.device) % self.length
         for name in self.COLUMNS:
-            getattr(self, name)[slots] = rows[name][count - kept :]
+            getattr(self, name)[slots] = rows[name][count - kept :].to(self.device)
         self.rows_added = since + count
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"since": self.oldest, "rows": self.export_rows(self.oldest)}
+    def forget(self, before: int) -> None:
+        """Drop the rows with a number below `before`."""
+        self._first = max(self._first, before)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._first = self.rows_added = state["since"]
-        self.import_rows(state["since"], state["rows"])
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one time step of all envs."""
+        return self.obs[0].nbytes + self.num_envs * self.OTHER_BYTES
+
+    def save(self, folder: Path) -> None:
+        """Write all rows as a dataset of its own, which `load` reads: raw rewards, single frames.
+
+        Raises:
+            UserError: there is something in the folder.
+            RunError: the disk refused.
+        """
+        if folder.exists() and any(folder.iterdir()):
+            raise UserError(f"{folder} is not empty; choose another folder for the rows.")
+        names = write_files(folder, self.oldest, self.rows_added, self.row_bytes, self.export_rows)
+        dtype = str(self.obs.dtype).removeprefix("torch.")
+        write_header(folder, names, list(self.obs.shape[2:]), dtype, self.num_envs)
+
+    @classmethod
+    def load(cls, folder: Path, *, capacity: int | None = None, **options: Any) -> ReplayBuffer:
+        """A buffer with the rows of a dataset; runs no code from its files.
+
+        Args:
+            capacity: rows in all; None is just enough for those there.
+            options: n_step, gamma, frame_stack, stack_padding, reward_clip, device: see the class. They
+                say how rows are read and are not part of the dataset.
+
+        Raises:
+            UserError: the folder is no dataset, or a file of it is damaged or missing.
+        """
+        header = read_header(folder)
+        num_envs, names = header["num_envs"], header["files"]
+        stored = sum(until - since for since, until in map(numbers, names))
+        least = options.get("n_step", 1) + options.get("frame_stack", 1) + 2
+        buffer = cls(
+            tuple(header["obs_shape"]),
+            {"uint8": torch.uint8, "float32": torch.float32}[header["obs_dtype"]],
+            num_envs,
+            capacity=max(stored, least) * num_envs if capacity is None else capacity,
+            **options,
+        )
+        for since, rows in read_files(folder, names):
+            buffer.import_rows(since, rows)
+        return buffer

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
 import torch
-from annotated_types import Ge
 from pydantic import ConfigDict, validate_call
 from torch import Tensor
 
-from lit_dqn.replay.buffer import Array, ReplayBuffer
-from lit_dqn.types import Batch
-
-Count = Annotated[int, Ge(1)]
+from lit_dqn.replay.buffer import StackPadding
+from lit_dqn.replay.sampler import Count, Device, RewardClip, Sampler
 
 
-class UniformReplay:
+class UniformReplay(Sampler):
     """Every eligible start is equally likely, with replacement.
 
     Args:
-        obs_shape, obs_dtype, num_envs, gamma, capacity, n_step: see `ReplayBuffer`.
-        seed: of the sampler's own generator.
-        batch_size: transitions per minibatch, >= 1.
+        obs_shape, obs_dtype, num_envs, gamma, seed: and the options, see `Sampler`.
     """
 
     @validate_call(config=ConfigDict(arbitrary_types_allowed=True))
@@ -36,60 +29,40 @@ class UniformReplay:
         capacity: Count = 100_000,
         batch_size: Count = 64,
         n_step: Count = 1,
+        frame_stack: Count = 1,
+        stack_padding: StackPadding = "zero",
+        reward_clip: RewardClip = None,
+        device: Device = "cpu",
+        allow_overcommit: bool = False,
     ) -> None:
-        self.buffer = ReplayBuffer(
-            obs_shape, obs_dtype, num_envs, capacity=capacity, n_step=n_step, gamma=gamma
+        super().__init__(
+            obs_shape,
+            obs_dtype,
+            num_envs,
+            gamma,
+            seed,
+            capacity=capacity,
+            batch_size=batch_size,
+            n_step=n_step,
+            frame_stack=frame_stack,
+            stack_padding=stack_padding,
+            reward_clip=reward_clip,
+            device=device,
+            allow_overcommit=allow_overcommit,
         )
-        self.capacity, self.batch_size = capacity, batch_size
-        self.generator = torch.Generator().manual_seed(seed)
 
-    def __len__(self) -> int:
-        """Rows stored, over all envs."""
-        return len(self.buffer) * self.buffer.num_envs
-
-    def add(
-        self, obs: Array, action: Array, reward: Array, terminated: Array, boundary: Array, valid: Array
-    ) -> None:
-        """See `ReplayBuffer.add`."""
-        self.buffer.add(obs, action, reward, terminated, boundary, valid)
-
-    def cut(self, obs: Array) -> None:
-        """See `ReplayBuffer.cut`."""
-        self.buffer.cut(obs)
-
-    def can_sample(self) -> bool:
-        """Whether at least one eligible start is stored; looks at every row."""
-        every = self.buffer.slot_of(torch.arange(self.buffer.starts()))
-        return bool(self.buffer.eligible(every).any())
-
-    def sample(self, updates: int) -> Batch:
-        """`updates` minibatches in one gather: [updates, batch_size, ...]."""
-        slot = self._draw(updates * self.batch_size)
-        shape = (updates, self.batch_size)
-        columns: dict[str, Any] = {
-            name: column.view(*shape, *column.shape[1:])
-            for name, column in self.buffer.transitions(slot).items()
-        }
-        return Batch(**columns, index=slot.view(shape))
-
-    def _draw(self, count: int) -> Tensor:
-        slot = self._propose(count)
-        wrong = (~self.buffer.eligible(slot)).nonzero().squeeze(1)
+    def _draw(self, updates: int, env_step: int) -> tuple[Tensor, None]:
+        index = self._propose(updates * self.batch_size)
+        wrong = (~self.buffer.eligible(index)).nonzero().squeeze(1)
         while len(wrong):
             again = self._propose(len(wrong))
-            slot[wrong] = again
+            index[wrong] = again
             wrong = wrong[~self.buffer.eligible(again)]
-        return slot
+        return index, None
 
     def _propose(self, count: int) -> Tensor:
-        return self.buffer.slot_of(torch.randint(self.buffer.starts(), (count,), generator=self.generator))
+        drawn = torch.randint(*self.buffer.candidates(), (count,), generator=self.generator)
+        return drawn.to(self.buffer.device)
 
     def update_priorities(self, index: Tensor, priority: Tensor) -> None:
         """Uniform replay has no priorities."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"buffer": self.buffer.state_dict(), "generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.buffer.load_state_dict(state["buffer"])
-        self.generator.set_state(state["generator"])
