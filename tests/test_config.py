@@ -69,15 +69,13 @@ def test_a_typed_group_is_taken_without_the_recipes_values_for_another_choice(ty
     assert compose(["env=cartpole", typed]).buffer == compose(["env=cartpole"]).buffer
 
 
-def test_another_buffer_keeps_the_recipes_sizes():
-    recipe, chosen = (
-        compose(["env=lunarlander"]).buffer,
-        compose(["env=lunarlander", "buffer=prioritized"]).buffer,
-    )
+def test_another_buffer_than_the_recipes_keeps_its_sizes_but_not_its_kind():
+    recipe = compose(["env=lunarlander"]).buffer
+    chosen = compose(["env=lunarlander", "buffer=prioritized", "buffer.batch_size=7"]).buffer
     assert chosen._target_.endswith("PrioritizedReplay")
-    assert {key: chosen[key] for key in recipe if key != "_target_"} == {
-        key: recipe[key] for key in recipe if key != "_target_"
-    }
+    same = recipe.keys() - {"_target_", "batch_size"}
+    assert {key: chosen[key] for key in same} == {key: recipe[key] for key in same}
+    assert (recipe.n_step, chosen.batch_size) == (3, 7)
 
 
 def test_a_recipe_can_be_typed_or_left_out():

@@ -70,7 +70,7 @@ def event_files_in_order(monkeypatch):
 
 def test_tensorboard_and_the_metrics_file_hold_the_same_points(whole):
     assert curves(whole) == columns(whole)
-    assert set(curves(whole)) == {*CURVES} - {"buffer/beta"}
+    assert set(curves(whole)) == {*CURVES} - {"buffer/beta"}  # of prioritised replay
 
 
 def test_the_curves_are_those_that_are_promised(whole):

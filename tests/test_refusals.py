@@ -98,7 +98,7 @@ REFUSED = {
     },
     "compile=true": ["compile=true is not available in this version"],
     # The replay.
-    "buffer.alpha=0.5": ["unknown option buffer.alpha"],
+    "env=acrobot buffer.alpha=0.5": ["unknown option buffer.alpha"],
     "buffer=prioritized buffer.alpha=2": ["buffer.alpha must be <= 1.0, got 2"],
     "buffer=priority": ["buffer=priority is unknown", "prioritized"],
     "buffer.frame_stack=0": ["buffer.frame_stack", "0"],

@@ -33,8 +33,7 @@ FREE_MAPPINGS = ("env.kwargs",)  # below these any key may be typed, with +
 CHECKPOINTS = ("resume", "ckpt")  # a file named here brings its own configuration
 OPTIONAL = ("experiment", "tuned")  # groups that may be left out: tuned=none
 HOW_TO_TYPE = "Options are typed as key=value; a value with = or , in it as 'key=\"...\"'."
-# Choosing these does not drop a recipe's values; those of a buffer (sizes, n_step) hold for every buffer.
-UNTUNED = ("env", "agent", "buffer", "experiment", "tuned")
+UNTUNED = ("env", "agent", "experiment", "tuned")  # choosing these does not drop a recipe's values
 
 
 def conf_dir() -> Path:
@@ -93,12 +92,18 @@ class Composer:
         return config
 
     def _drop_recipes(self, config: DictConfig, parsed: Sequence[Override]) -> None:
-        """A group chosen by the user is taken as it is, without a recipe's values for another choice."""
+        """A group chosen by the user is taken as it is, without a recipe's values for another choice.
+
+        Of a buffer the values that both have are kept: sizes and n_step hold for every buffer.
+        """
         chosen = {o.key_or_group for o in parsed if o.key_or_group in self.options() and o.package is None}
         if "tuned" not in chosen and chosen - {*UNTUNED}:
             untuned = self._compose([*self.hydra_words(parsed), "tuned=none"])
             for group in chosen - {*UNTUNED}:
-                config[group] = untuned[group]
+                kept = (
+                    {k: v for k, v in config[group].items() if k != "_target_"} if group == "buffer" else {}
+                )
+                config[group] = {k: kept.get(k, v) for k, v in untuned[group].items()}
 
     def hydra_words(self, parsed: Sequence[Override]) -> list[str]:
         """The words for Hydra; a key that only the checkpoint has is added to what Hydra composes."""

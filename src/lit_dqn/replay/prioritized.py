@@ -123,18 +123,20 @@ class PrioritizedReplay(Sampler):
         Raises:
             RunError: a priority is NaN or infinite.
         """
-        index, priority = index.flatten(), priority.flatten().double()
-        if not priority.isfinite().all():
+        index = index.flatten().to(self.buffer.device)
+        value = (priority.flatten().to(self.buffer.device, torch.float64) + self.eps).pow(self.alpha)
+        highest = value.max()
+        if not highest.isfinite():  # NaN is the maximum of anything
             raise RunError(
                 "a priority is NaN or infinite: training has diverged; try a smaller optimizer.lr "
                 "or optimizer.max_grad_norm."
             )
-        value = (priority.to(self.buffer.device).abs() + self.eps).pow(self.alpha)
-        index = index.to(self.buffer.device)
+        self.highest = torch.maximum(self.highest, highest)
         slot = index % self.buffer.size
         kept = (index >= self.buffer.oldest * self.buffer.num_envs) & (self.tree[slot] > 0)
-        self.tree.set(slot[kept], value[kept])
-        self.highest = torch.maximum(self.highest, value.max())
+        if not kept.all():
+            slot, value = slot[kept], value[kept]
+        self.tree.set(slot, value)
 
     def curves(self, env_step: int) -> dict[str, float]:
         return super().curves(env_step) | {"buffer/beta": self.beta(env_step)}

@@ -8,7 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-FAN_OUT = 16
+FAN_OUT_BITS = 4
+FAN_OUT = 1 << FAN_OUT_BITS
+BELOW_ONE = 1 - 2**-52
 TOP = 4096  # at most so many sums on the uppermost level, which is searched flat
 
 
@@ -47,38 +49,32 @@ class SumTree:
     def set(self, leaf: Tensor, value: Tensor) -> None:
         """Give leaves [M] new values [M] float64 >= 0; where a leaf occurs twice the last one counts."""
         leaf, order = leaf.sort(stable=True)
-        last = torch.ones_like(leaf, dtype=torch.bool)
-        torch.ne(leaf[1:], leaf[:-1], out=last[:-1])
-        leaf = leaf[last]
-        self._levels[0][leaf] = value[order[last]]
+        last = torch.searchsorted(leaf, leaf, right=True) - 1  # of the run of equal leaves
+        self._levels[0].index_put_((leaf,), value[order[last]])
         for families, parents in zip(self._families, self._levels[1:], strict=False):
-            leaf = leaf.div(FAN_OUT, rounding_mode="floor")
-            parents[leaf] = families.index_select(0, leaf).sum(dim=1)
+            leaf = leaf >> FAN_OUT_BITS
+            parents.index_put_((leaf,), families.index_select(0, leaf).sum(dim=1))
 
     def draw(self, share: Tensor) -> Tensor:
         """The leaves at shares [M] float64 in [0, 1) of the total: [M]; none of them has the value 0.
 
         The total must be above 0.
         """
-        cumulative = self._levels[-1].cumsum(0).unsqueeze(0)  # [1, W]
-        target = _below(share * cumulative[0, -1], cumulative[0, -1])
-        node = torch.searchsorted(cumulative[0], target, right=True)  # [M]
-        before = _sum_before(cumulative.expand(len(node), -1), node)
+        top = self._levels[-1].new_zeros(len(self._levels[-1]) + 1)
+        torch.cumsum(self._levels[-1], 0, out=top[1:])
+        target = _within(share * top[-1], top[-1])
+        node = torch.searchsorted(top, target, right=True) - 1  # [M]
+        before = top.index_select(0, node)
         for families in reversed(self._families[:-1]):
-            cumulative = families.index_select(0, node).cumsum(dim=1)  # [M, FAN_OUT]
-            target = _below((target - before).clamp(min=0), cumulative[:, -1])
-            child = torch.searchsorted(cumulative, target.unsqueeze(1), right=True).squeeze(1)
-            before = _sum_before(cumulative, child)
-            node = node * FAN_OUT + child
+            sums = target.new_zeros(len(node), FAN_OUT + 1)  # of what stands before each child, and of all
+            torch.cumsum(families.index_select(0, node), 1, out=sums[:, 1:])
+            target = _within(target - before, sums[:, -1])
+            child = torch.searchsorted(sums, target.unsqueeze(1), right=True) - 1  # [M, 1]
+            before = sums.gather(1, child).squeeze(1)
+            node = (node << FAN_OUT_BITS) + child.squeeze(1)
         return node
 
 
-def _below(target: Tensor, end: Tensor) -> Tensor:
-    """Targets strictly below `end`, whatever rounding did: then the search ends at a child above 0."""
-    return torch.minimum(target, torch.nextafter(end, torch.zeros_like(end)))
-
-
-def _sum_before(cumulative: Tensor, child: Tensor) -> Tensor:
-    """The sum of what stands before `child` [M] in its row of `cumulative` [M, W]."""
-    before = cumulative.gather(1, (child - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
-    return torch.where(child > 0, before, 0.0)
+def _within(target: Tensor, end: Tensor) -> Tensor:
+    """Targets in [0, end), whatever rounding did to them: then the search ends at a child above 0."""
+    return torch.minimum(target.clamp_(min=0), end * BELOW_ONE)
