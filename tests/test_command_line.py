@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -175,13 +176,118 @@ def test_resume_auto_starts_afresh_then_continues(cli):
     mine = cli.folder / "mine" / "seed-0"
     (mine / "tensorboard").mkdir(parents=True)
     (mine / "metrics.csv").write_text("env_step\n1\n")
-    (mine / "tensorboard" / "old").touch()
+    (mine / "tensorboard" / "events.out.tfevents.1.old").touch()
     assert cli(*here).code == 0
-    assert not (mine / "tensorboard" / "old").exists()
+    assert not (mine / "tensorboard" / "events.out.tfevents.1.old").exists()
     assert result(mine)["env_steps"] == 400
     assert cli(*here, "total_env_steps=500").code == 0
     assert result(mine)["env_steps"] >= 500
     assert (mine / "metrics.csv").read_text().count("env_step,") == 1
+
+
+def test_resume_auto_deletes_nothing_that_no_run_has_written(cli):
+    (cli.folder / "mine" / "checkpoints").mkdir(parents=True)
+    (cli.folder / "mine" / "metrics.csv").write_text("env_step\n")
+    (cli.folder / "mine" / "checkpoints" / "thesis.pt").touch()
+    answer = cli("hydra.run.dir=mine", "resume=auto", *TINY)
+    assert answer.code == 2
+    assert "thesis.pt was left by no run of lit_dqn" in answer.err
+    assert (cli.folder / "mine" / "metrics.csv").exists()
+
+
+def test_a_folder_that_another_process_writes_to_is_refused_and_left_as_it_is(cli, run_folder, tmp_path):
+    shutil.copytree(run_folder, tmp_path / "busy")
+    (tmp_path / "busy" / ".hydra" / "config.yaml").write_text("of the run that is going on")
+    before = (tmp_path / "busy" / ".hydra" / "config.yaml").read_text()
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, filelock\n"
+            "with filelock.FileLock(sys.argv[1]):\n print('held', flush=True)\n sys.stdin.read()",
+            str(tmp_path / "busy" / ".lock"),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout.readline() == b"held\n"
+    answer = cli(f"resume={ckpt(tmp_path / 'busy', 'last')}", "total_env_steps=600")
+    holder.communicate()
+    assert answer.code == 2
+    assert "another process is writing to this folder" in answer.err
+    assert (tmp_path / "busy" / ".hydra" / "config.yaml").read_text() == before
+    assert cli(f"resume={ckpt(tmp_path / 'busy', 'last')}", "total_env_steps=440").code == 0
+
+
+def test_what_a_checkpoint_cannot_be_resumed_or_evaluated_with_is_refused_by_key(cli, run_folder):
+    resume, evaluate = f"resume={ckpt(run_folder, 'last')}", f"ckpt={ckpt(run_folder, 'best')}"
+    for words, expected in (
+        ([resume, "total_env_steps=600", "experience.steps_per_round=7"], "experience.steps_per_round"),
+        ([resume, "total_env_steps=600", "experience.learning_starts=7"], "experience.learning_starts"),
+        ([resume, "total_env_steps=600", "buffer=prioritized"], "buffer._target_"),
+        ([resume, "total_env_steps=600", "buffer.frame_stack=2"], "buffer.frame_stack"),
+        ([resume, "total_env_steps=600", "experiment=textbook"], "experiment= does not go with resume="),
+        (["mode=eval", evaluate, "buffer.frame_stack=2"], "buffer.frame_stack belongs to the checkpoint"),
+    ):
+        answer = cli(*words)
+        assert answer.code == 2
+        assert expected in answer.err
+
+
+def test_a_stacked_prioritised_checkpoint_evaluates_alike_whatever_buffer_is_typed(cli):
+    assert cli(*TINY, "buffer=prioritized", "buffer.frame_stack=3", "hydra.run.dir=stacked").code == 0
+    path = f"ckpt={ckpt(cli.folder / 'stacked', 'last')}"
+    for name in ("one", "two"):
+        words = ["mode=eval", path, f"hydra.run.dir={name}", "evaluation.episodes=5"]
+        assert cli(*words, *(["buffer.batch_size=5"] if name == "two" else [])).code == 0
+    scores = [result(cli.folder / name)["eval_return_mean"] for name in ("one", "two")]
+    assert scores[0] == scores[1] > 0
+
+
+def test_a_damaged_or_missing_part_of_the_replay_is_refused_before_a_folder_is_made(
+    cli, run_folder, tmp_path
+):
+    shutil.copytree(run_folder, tmp_path / "hurt")
+    part = next((tmp_path / "hurt" / "checkpoints" / "replay").iterdir())
+    words = [f"resume={ckpt(tmp_path / 'hurt', 'last')}", "total_env_steps=600", "hydra.run.dir=elsewhere"]
+    part.write_bytes(part.read_bytes()[:-100])
+    for state in ("damaged", "missing"):
+        answer = cli(*words)
+        assert answer.code == 2
+        assert f"{part.name} is {state}" in answer.err
+        assert "type init_from=" in answer.err
+        assert not (cli.folder / "elsewhere").exists()
+        part.unlink(missing_ok=True)
+
+
+def test_a_run_without_its_replay_offers_no_resume(cli):
+    assert "resume=" not in cli(*TINY, "checkpoint.resumable=false", "hydra.run.dir=weights").out
+    answer = cli(f"resume={ckpt(cli.folder / 'weights', 'last')}")
+    assert answer.code == 2
+    assert "type init_from=" in answer.err
+    assert "resume=" not in answer.err.replace("resume=" + str(cli.folder), "")
+
+
+def test_a_run_that_stopped_at_its_return_says_how_to_train_on(cli):
+    out = cli(*TINY, "evaluation.stop_at_return=1", "hydra.run.dir=stopped").out
+    assert "evaluation.stop_at_return=null" in out
+    again = cli(f"resume={ckpt(cli.folder / 'stopped', 'last')}", "total_env_steps=800")
+    assert again.code == 0
+    assert "type evaluation.stop_at_return=null" in again.out
+    assert cli(f"resume={ckpt(cli.folder / 'stopped', 'last')}", "evaluation.stop_at_return=null").code == 0
+    assert result(cli.folder / "stopped")["env_steps"] == 400
+
+
+def test_a_finished_run_in_a_sweeps_folder_keeps_its_words(cli):
+    sweep = ["-m", *TINY, "hydra.sweep.dir=sweep", "hydra.sweep.subdir=${hydra.job.num}"]
+    assert cli(*sweep, "seed=5").code == 0
+    assert cli(*sweep, "seed=7").code == 1
+    assert "seed: 5" in (cli.folder / "sweep" / "0" / ".hydra" / "config.yaml").read_text()
+
+
+def test_a_folder_of_yaml_can_be_named_in_two_words(cli, tmp_path):
+    answer = cli("--cfg", "hydra", "--config-dir", str(tmp_path))
+    assert answer.code == 0, answer.err
 
 
 def test_init_from_takes_the_weights_alone(cli, run_folder):

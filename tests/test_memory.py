@@ -45,7 +45,8 @@ def test_a_containers_limit_counts_where_it_is_below_the_machines(tmp_path, monk
     (tmp_path / "memory.max").write_text("max\n")
     assert memory.free_bytes(torch.device("cpu")) == pytest.approx(machine, rel=0.2)
     (tmp_path / "memory.max").write_text("1300\n")
-    assert memory.free_bytes(torch.device("cpu")) == 1000
+    (tmp_path / "memory.stat").write_text("anon 100\ninactive_file 50\nactive_file 7\n")
+    assert memory.free_bytes(torch.device("cpu")) == 1050
 
 
 def test_a_gpu_that_is_not_there_is_refused_by_key(monkeypatch):

@@ -8,6 +8,7 @@ holds what `load` needs.
 from __future__ import annotations
 
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,22 @@ def is_resumable(checkpoint: dict[str, Any]) -> bool:
 def row_files(checkpoint: dict[str, Any]) -> list[str]:
     """Names of the files of rows, in `replay/` beside the checkpoint, that resuming it needs."""
     names: list[str] = checkpoint[DATA][REPLAY][ROWS]["files"] if is_resumable(checkpoint) else []
+    return names
+
+
+def check_row_files(path: Path, checkpoint: dict[str, Any]) -> list[str]:
+    """The checkpoint's `row_files`, all of them there and whole as far as can be told without reading them.
+
+    Raises:
+        UserError: one is missing or cut off.
+    """
+    names = row_files(checkpoint)
+    for file in (path.parent / REPLAY / name for name in names):
+        if not file.is_file() or not zipfile.is_zipfile(file):
+            raise UserError(
+                f"{file} is {'damaged' if file.is_file() else 'missing'}: resuming {path} needs its replay; "
+                f"type init_from={path} to start a new run from its weights."
+            )
     return names
 
 

@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from lit_dqn.config.compose import Composer, parse, plain, register_resolvers
+from lit_dqn.config.compose import Composer, parse, plain, register_resolvers, values_of
 from lit_dqn.config.words import command, quoted, shown_path
 from lit_dqn.errors import Interrupted, RunError, UserError
 from lit_dqn.folder import RunFolder, folder_of, own_folder_of
@@ -76,8 +76,11 @@ class Application:
         from lit_dqn.modes import run_mode  # imports Lightning, which takes seconds
 
         try:
-            OmegaConf.save(job.config, folder.path / ".hydra" / "config.yaml")
-            job.note = run_mode(job.config, folder)
+            with folder.claimed():
+                if not goes_on_in(folder, job.config):
+                    folder.refuse_another_run()
+                save_words(folder, job.config)
+                job.note = run_mode(job.config, folder)
             job.state = "done"
         except Interrupted as stop:
             job.state, job.exit_code = "interrupted", stop.exit_code
@@ -89,6 +92,20 @@ class Application:
         except (Exception, SystemExit) as error:  # an env's own failure, or a bug
             job.state, job.note, job.exit_code = "failed", f"{type(error).__name__}: {error}", 1
             print(f"The traceback is in {shown_path(folder.log)}.\nerror: {job.note}", file=sys.stderr)
+
+
+def goes_on_in(folder: RunFolder, config: DictConfig) -> bool:
+    """Whether a job resumes the run that is in this folder already."""
+    home = None if config.resume is None else folder_of(Path(config.resume))
+    return home is not None and home.path == folder.path.resolve()
+
+
+def save_words(folder: RunFolder, config: DictConfig) -> None:
+    """What was composed and what was typed, in `.hydra/`; Hydra would write it before the folder is ours."""
+    own = HydraConfig.get()
+    (folder.path / ".hydra").mkdir(exist_ok=True)
+    OmegaConf.save(config, folder.path / ".hydra" / "config.yaml")
+    OmegaConf.save(own.overrides.task, folder.path / ".hydra" / "overrides.yaml")
 
 
 def how_to_resume(folder: RunFolder, config: DictConfig) -> str:
@@ -126,7 +143,8 @@ def application(words: Sequence[str]) -> int:
         return 0
     plan = plan_sweep(composer, args.overrides) if args.multirun else plan_run(composer, args.overrides)
     if plan.leftovers is not None:
-        plan.leftovers.remove_leftovers()
+        with plan.leftovers.claimed():
+            plan.leftovers.remove_leftovers()
     if not plan.jobs:
         return 0
     app = Application(iter(plan.jobs))
@@ -180,7 +198,7 @@ def plan_sweep(composer: Composer, overrides: list[str]) -> Plan:
     """
     parsed = parse(overrides)
     composer.check_names(parsed)
-    if any(o.key_or_group == "resume" and "auto" in str(o.value()) for o in parsed):
+    if any(o.key_or_group == "resume" and "auto" in values_of(o) for o in parsed):
         raise UserError("resume=auto continues one run in its hydra.run.dir; it does not go with -m.")
     words = composer.hydra_words(parsed)
     batches = BasicSweeper.split_arguments(parse(words), None)
@@ -209,11 +227,9 @@ def plan_run(composer: Composer, overrides: list[str]) -> Plan:
         folder = own_folder_of(Path(config.resume))
         words.append(f"hydra.run.dir={quoted(str(folder.path))}")
     if folder is not None and home is not None and folder.path == home.path:
-        if _is_finished(config):
-            print(
-                f"this run is finished ({config.total_env_steps:,} env steps); to train on, "
-                f"type a larger total_env_steps. Files are in {shown_path(folder.path)}"
-            )
+        reason = _why_finished(config)
+        if reason is not None:
+            print(f"this run is finished ({reason}). Files are in {shown_path(folder.path)}")
             return Plan(words, [])
     elif folder is not None and leftovers is None:
         folder.refuse_another_run()
@@ -228,10 +244,10 @@ def _resolve_auto(folder: RunFolder, parsed: list[Override]) -> tuple[list[str],
     return rest, folder
 
 
-def _is_finished(config: DictConfig) -> bool:
-    from lit_dqn.config.stored import nothing_left  # imports torch
+def _why_finished(config: DictConfig) -> str | None:
+    from lit_dqn.config.stored import why_finished  # imports torch
 
-    return nothing_left(Path(config.resume), config)
+    return why_finished(Path(config.resume), config)
 
 
 def checked_job(words: list[str], config: DictConfig) -> Job:
@@ -251,7 +267,11 @@ def run_hydra(
     logger.setLevel(log_level)
     user, *ours = composer.roots
     options = [f"--config-dir={ours[0]}"] if ours else []
-    kept = [word for word in words if not word.startswith("--config-dir")]
+    # The flag and its value, which may be a word of its own.
+    pairs = zip(["", *words], words, strict=False)
+    kept = [
+        word for before, word in pairs if not word.startswith("--config-dir") and before != "--config-dir"
+    ]
     argv, sys.argv = sys.argv, [sys.argv[0], *options, *kept]
     try:
         hydra.main(config_path=str(user), config_name=composer.config_name, version_base="1.3")(function)()

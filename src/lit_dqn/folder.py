@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
+from filelock import FileLock, Timeout
+
 from lit_dqn.errors import UserError
 from lit_dqn.files import link_or_copy
 
-REPLAY = "replay"  # beside the checkpoints
 OURS = ("tensorboard", "checkpoints", "metrics.csv", "result.json", "train.log")
+OURS_WITHIN = (
+    r"tensorboard/(.*/)?events\.out\.tfevents\..*",
+    r"tensorboard/hparams\.yaml",
+    r"checkpoints/(best|step-\d+)\.ckpt",
+    r"checkpoints/replay/rows-\d+-\d+\.pt",
+    r"(.*/)?\.[^/]*\.part",
+)
+"""Patterns of what a run writes before its first `last.ckpt`."""
 
 
 class RunFolder:
@@ -22,20 +34,55 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.last = self.checkpoints / "last.ckpt"
         self.best = self.checkpoints / "best.ckpt"
-        self.replay = self.checkpoints / REPLAY
+        self.replay = self.checkpoints / "replay"
         self.metrics = path / "metrics.csv"
         self.result = path / "result.json"
         self.log = path / "train.log"
         self.tensorboard = path / "tensorboard"
 
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """The folder is this process's alone meanwhile; it is made if it is not there.
+
+        Raises:
+            UserError: another process is writing to it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / ".lock", is_singleton=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise UserError(
+                f"{self.path}: another process is writing to this folder; wait for it, or choose another one."
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
     def remove_leftovers(self) -> None:
-        """Delete what a run that wrote no checkpoint left behind."""
-        for name in OURS:
-            path = self.path / name
+        """Delete what a run that wrote no checkpoint left behind, and nothing else.
+
+        Raises:
+            UserError: there is something that no run of ours has written; nothing was deleted.
+        """
+        there = [self.path / name for name in OURS if (self.path / name).exists()]
+        files = [f for path in there for f in ([path] if path.is_file() else path.rglob("*")) if f.is_file()]
+        for file in files:
+            if not self._is_ours(file):
+                raise UserError(
+                    f"{file} was left by no run of lit_dqn and is not deleted; "
+                    "remove it or choose another folder."
+                )
+        for file in files:
+            file.unlink()
+        for path in there:
             if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+                shutil.rmtree(path)  # its folders, empty now
+
+    def _is_ours(self, file: Path) -> bool:
+        name = file.relative_to(self.path).as_posix()
+        return any(re.fullmatch(pattern, name) for pattern in (*OURS, *OURS_WITHIN))
 
     def start(self) -> None:
         """Make the folder ready for a new run.
@@ -53,15 +100,8 @@ class RunFolder:
             row_files: what lies in `replay/` beside the checkpoint and belongs to it.
 
         Raises:
-            UserError: a file is missing; see `refuse_another_run` too.
+            UserError: see `refuse_another_run`.
         """
-        sources = [checkpoint.parent / REPLAY / name for name in row_files]
-        for path in sources:
-            if not path.is_file():
-                raise UserError(
-                    f"{path} is missing: {checkpoint} needs the files of its replay to be resumed; "
-                    f"type init_from={checkpoint} to start a new run from its weights."
-                )
         home = folder_of(checkpoint)
         elsewhere = home is None or home.path != self.path.resolve()
         if elsewhere:
@@ -69,8 +109,8 @@ class RunFolder:
         self.replay.mkdir(parents=True, exist_ok=True)
         if elsewhere and home is not None:
             self._copy_curves(home)
-        for path in sources:
-            link_or_copy(path, self.replay / path.name)
+        for name in row_files:
+            link_or_copy(checkpoint.parent / self.replay.name / name, self.replay / name)
         # Last, and at once: a folder with a last.ckpt can be continued.
         link_or_copy(checkpoint, self.last)
 

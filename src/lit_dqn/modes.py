@@ -12,7 +12,7 @@ import gymnasium as gym
 import torch
 from omegaconf import DictConfig
 
-from lit_dqn.checkpoint_file import read_checkpoint
+from lit_dqn.checkpoint_file import HEADER, read_checkpoint
 from lit_dqn.config.build import build
 from lit_dqn.config.compose import plain
 from lit_dqn.config.stored import foreign_code
@@ -47,17 +47,20 @@ def _train(config: DictConfig, folder: RunFolder) -> str:
     path = shown_path(folder.path)
     best = folder.best if folder.best.is_file() else folder.last
     trust = {"trust": True} if foreign_code(plain(config)) else {}
-    longer = 2 * config.total_env_steps
-    print_table(
-        result,
-        path,
-        [
-            "next:",
-            f"  tensorboard --logdir {shlex.quote(str(path))}",
-            "  " + command(mode="eval", ckpt=shown_path(best), **trust),
-            "  " + command(resume=shown_path(folder.last), total_env_steps=longer, **trust),
-        ],
-    )
+    following = [
+        "next:",
+        f"  tensorboard --logdir {shlex.quote(str(path))}",
+        "  " + command(mode="eval", ckpt=shown_path(best), **trust),
+    ]
+    if config.checkpoint.resumable:
+        stopped = result["env_steps"] < config.total_env_steps
+        more = (
+            {"evaluation.stop_at_return": None}
+            if stopped
+            else {"total_env_steps": 2 * config.total_env_steps}
+        )
+        following.append("  " + command(resume=shown_path(folder.last), **more, **trust))
+    print_table(result, path, following)
     return _score(result)
 
 
@@ -75,7 +78,7 @@ def _evaluate(config: DictConfig, folder: RunFolder) -> str:
         set_threads(values["trainer"]["threads"])
         names = ("episodes", "num_envs", "epsilon", "max_episode_steps")
         env = build("env", values["env"], trusted=True)
-        stack = FrameStack.of(values["buffer"])
+        stack = FrameStack.of(checkpoint[HEADER]["config"]["buffer"])
         evaluator = Evaluator(env, values["seed"], **{k: values["evaluation"][k] for k in names}, stack=stack)
         env_step = checkpoint["learner"]["env_step"]
         network = network_of(checkpoint, values["network"]).to(device_of(values["trainer"]["gpus"]))
@@ -114,7 +117,8 @@ def _play(config: DictConfig, folder: RunFolder) -> str:
         set_threads(values["trainer"]["threads"])
         env: GymEnvs = build("env", values["env"], trusted=True)
         mode = render_mode()
-        single = env.make_single(render_mode=mode, time_limit=values["evaluation"]["max_episode_steps"])
+        longest = values["evaluation"]["max_episode_steps"]
+        single = env.make_single(render_mode=mode, time_limit=min(env.time_limit or longest, longest))
         if mode != "human":
             single = gym.wrappers.RecordVideo(single, str(folder.path / "video"), lambda _: True)
         try:

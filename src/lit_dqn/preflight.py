@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lit_dqn.checkpoint_file import HEADER, read_checkpoint
+from lit_dqn.checkpoint_file import HEADER, check_row_files, read_checkpoint
 from lit_dqn.config.build import build
 from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.gym import GymEnvs, close_quietly
@@ -31,6 +31,9 @@ def check_parts(config: dict[str, Any]) -> None:
     Raises:
         UserError: one sentence.
     """
+    if config["resume"] not in (None, "auto"):
+        resumed = Path(config["resume"])
+        check_row_files(resumed, read_checkpoint(resumed))
     env = build("env", config["env"], trusted=True)
     if config["mode"] == "train":
         network_and_replay(config, env)
@@ -90,6 +93,7 @@ def check_rendering(env: GymEnvs, mode: str) -> None:
     if mode not in modes:
         raise UserError(f"mode=play: env {env.id} has no render mode {mode!r} (it has {modes or 'none'}).")
     if mode == "rgb_array":
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame would complain that there is no screen
         try:
             import moviepy  # noqa: F401
         except ImportError as error:

@@ -17,7 +17,7 @@ from lit_dqn.callbacks.evaluation import Evaluation, Scores
 from lit_dqn.callbacks.points import CURVES, Points, Recorder
 from lit_dqn.callbacks.progress import ProgressBar
 from lit_dqn.callbacks.signals import StopSignals
-from lit_dqn.checkpoint_file import FORMAT, HEADER, is_resumable, read_checkpoint, row_files
+from lit_dqn.checkpoint_file import FORMAT, HEADER, check_row_files, is_resumable, read_checkpoint
 from lit_dqn.checkpointing import AtomicCheckpointIO
 from lit_dqn.config.build import build
 from lit_dqn.config.compose import check, plain
@@ -33,7 +33,7 @@ from lit_dqn.folder import RunFolder, new_folder, own_folder_of
 from lit_dqn.global_generators import seed_global_generators
 from lit_dqn.module import LitDQN
 from lit_dqn.networks.qnetwork import acting_values
-from lit_dqn.preflight import network_and_replay
+from lit_dqn.preflight import check_parts, network_and_replay
 from lit_dqn.replay.segments import Segments
 from lit_dqn.report import result_values
 from lit_dqn.run_log import log, quiet_lightning, run_log
@@ -56,17 +56,19 @@ def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, An
         raise UserError(f"train() takes mode=train, got mode={config.mode}.")
     if config.resume == "auto":
         raise UserError("resume=auto is for the command line; give train() the path of a checkpoint.")
+    check_parts(plain(config))
     resumed = None if config.resume is None else Resumed(Path(config.resume))
     if run_dir is not None:
         folder = RunFolder(Path(run_dir))
     else:
         folder = new_folder() if resumed is None else own_folder_of(resumed.path)
-    if resumed is None:
-        folder.start()
-    else:
-        folder.go_on(resumed.path, resumed.row_files)
-    with run_log(folder), quiet_lightning():
-        return Fit(plain(config), folder, resumed).run()
+    with folder.claimed():
+        if resumed is None:
+            folder.start()
+        else:
+            folder.go_on(resumed.path, resumed.row_files)
+        with run_log(folder), quiet_lightning():
+            return Fit(plain(config), folder, resumed).run()
 
 
 class Resumed:
@@ -84,7 +86,7 @@ class Resumed:
         if not is_resumable(checkpoint):
             raise UserError(f"{path} holds weights only and cannot be resumed.")
         self.path = path
-        self.row_files = row_files(checkpoint)
+        self.row_files = check_row_files(path, checkpoint)
         self.env_step: int = checkpoint["learner"]["env_step"]
         self.wall_seconds: float = checkpoint[HEADER].get("wall_seconds", 0.0)
 

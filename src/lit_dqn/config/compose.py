@@ -136,9 +136,9 @@ class Composer:
             self._check_choice(override, groups[override.key_or_group])
         values = [o for o in parsed if o.key_or_group not in groups]
         for override in values:
-            for value in _values(override):
+            for value in values_of(override):
                 refuse_planned(override.key_or_group, value)
-        keys = self._known_keys(parsed, [f"{o.key_or_group}={shown(_values(o)[0])}" for o in choices])
+        keys = self._known_keys(parsed, [f"{o.key_or_group}={shown(values_of(o)[0])}" for o in choices])
         for override in values:
             self._check_key(override, [*keys, *groups])
 
@@ -159,7 +159,7 @@ class Composer:
         group = override.key_or_group
         if override.type is OverrideType.DEL:
             raise UserError(f"~{group}: {group} cannot be removed; known are {', '.join(known)}.")
-        for value in map(shown, _values(override)):
+        for value in map(shown, values_of(override)):
             refuse_planned(group, value)
             if value not in known and not (value == "none" and group in OPTIONAL):
                 raise UserError(
@@ -222,7 +222,7 @@ def parse(overrides: Sequence[str]) -> list[Override]:
     return parsed
 
 
-def _values(override: Override) -> list[Any]:
+def values_of(override: Override) -> list[Any]:
     """The value of an override, or the values of a sweep over choices."""
     if override.is_choice_sweep() or override.is_range_sweep():
         return [v.strip("'\"") for v in override.sweep_string_iterator()]
@@ -236,7 +236,7 @@ def _is_hydras(override: Override) -> bool:
 def checkpoint_in(parsed: Sequence[Override]) -> Path | None:
     """The (first) checkpoint that a command line names in `resume` or `ckpt`."""
     for override in parsed:
-        value = _values(override)[0]
+        value = values_of(override)[0]
         if override.key_or_group in CHECKPOINTS and value not in (None, "", "auto"):
             return Path(str(value))
     return None

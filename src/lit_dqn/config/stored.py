@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from lit_dqn.config.build import PLUGGABLE, is_ours
-from lit_dqn.config.compose import plain
+from lit_dqn.config.compose import OPTIONAL, plain
 from lit_dqn.errors import UserError
 
 OF_THIS_RUN = ("mode", "ckpt", "resume", "init_from", "trust")  # never taken from a checkpoint
@@ -22,12 +22,16 @@ FIXED = (
     "network",
     "gamma",
     "seed",
+    "buffer._target_",
     "buffer.n_step",
     "buffer.frame_stack",
     "buffer.stack_padding",
     "experience.num_envs",
+    "experience.steps_per_round",
+    "experience.learning_starts",
     "optimizer._target_",
 )
+SEEN_BY_THE_NETWORK = ("buffer.frame_stack", "buffer.stack_padding")
 
 
 @dataclass(frozen=True)
@@ -67,30 +71,35 @@ def merge_checkpoint(
     """
     resuming, path = config.resume is not None, stored.path
     if resuming and not stored.resumable:
+        last = path.with_name("last.ckpt")
+        other = "" if path == last or not last.is_file() else f"resume={last} to continue that run, or "
         raise UserError(
-            f"{path} holds weights only and cannot be resumed; type resume={path.with_name('last.ckpt')} "
-            f"to continue that run, or init_from={path} to start a new one from its weights."
+            f"{path} holds weights only and cannot be resumed; type {other}"
+            f"init_from={path} to start a new run from its weights."
         )
     merged = OmegaConf.create({**stored.config, **{key: config[key] for key in OF_THIS_RUN}})
     if not resuming:
         merged.trainer.gpus = config.trainer.gpus  # where it was trained says nothing about this machine
     for override in typed:
         key = override.key_or_group
+        if key in OPTIONAL:
+            raise UserError(f"{key}= does not go with resume= or ckpt=: the checkpoint has its own values.")
         if key in groups and key in config:
             merged[key] = config[key]
         elif key not in groups and key.partition(".")[0] in merged:
             OmegaConf.update(merged, key, OmegaConf.select(config, key), force_add=True)
-    if resuming:
-        _refuse_changes(stored.config, plain(merged))
+    _refuse_changes(stored.config, plain(merged), FIXED if resuming else SEEN_BY_THE_NETWORK)
     if not config.trust:
         _refuse_foreign_code(stored.config, plain(merged), [o.key_or_group for o in typed])
     return merged
 
 
-def _refuse_changes(before: dict[str, Any], after: dict[str, Any]) -> None:
+def _refuse_changes(before: dict[str, Any], after: dict[str, Any], unchangeable: Sequence[str]) -> None:
     for key in differences(before, after):
-        if any(key == fixed or key.startswith(fixed + ".") for fixed in FIXED):
+        if any(key == fixed or key.startswith(fixed + ".") for fixed in unchangeable):
             was = OmegaConf.select(OmegaConf.create(before), key)
+            if unchangeable is not FIXED:
+                raise UserError(f"{key} belongs to the checkpoint, which was trained with {key}={was}.")
             raise UserError(
                 f"{key} cannot change on resume (the run has {key}={was}); "
                 "to start anew from its weights type init_from= instead of resume=."
@@ -118,19 +127,22 @@ def _refuse_foreign_code(stored: dict[str, Any], merged: dict[str, Any], typed: 
             )
 
 
-def nothing_left(path: Path, config: DictConfig) -> bool:
-    """Whether the run of a resumable checkpoint is complete under this configuration."""
+def why_finished(path: Path, config: DictConfig) -> str | None:
+    """Why the run of a checkpoint is complete under this configuration, and what to type; None: it is not."""
     from lit_dqn.checkpoint_file import read_checkpoint
 
     result = path.parent.parent / "result.json"
     if not (result.is_file() and json.loads(result.read_text()).get("finished")):
-        return False
+        return None
     checkpoint = read_checkpoint(path)
-    if checkpoint["learner"]["env_step"] >= config.total_env_steps:
-        return True
+    done = checkpoint["learner"]["env_step"]
+    if done >= config.total_env_steps:
+        return f"{done:,} env steps; to train on, type a larger total_env_steps"
     last = checkpoint["callbacks"]["Evaluation"]["scores"]["last"]
     stop = config.evaluation.stop_at_return
-    return bool(stop is not None and last and sum(last["returns"]) / len(last["returns"]) >= stop)
+    if stop is not None and last and sum(last["returns"]) / len(last["returns"]) >= stop:
+        return f"{done:,} env steps, stopped at its return; to train on, type evaluation.stop_at_return=null"
+    return None
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -162,8 +162,10 @@ def find_wrapper(path: str) -> Callable[[Env], Env]:
     module, _, name = path.replace(":", ".").rpartition(".")
     try:
         wrapper = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"env.wrappers: {path!r} cannot be imported: {error}") from error
+    except Exception as error:  # whatever a user's own module does when it is imported
+        raise UserError(
+            f"env.wrappers: {path!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     if not (isinstance(wrapper, type) and issubclass(wrapper, gym.Wrapper)):
         raise UserError(f"env.wrappers: {path!r} is no gymnasium.Wrapper.")
     return wrapper

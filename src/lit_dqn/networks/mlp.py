@@ -28,7 +28,7 @@ class MLPEncoder(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, obs: Tensor) -> Tensor:
-        flat = obs.reshape(-1, self.inputs)  # [B, D]; an observation may have no axis at all
+        flat = obs.reshape(len(obs), self.inputs)  # [B, D]; an observation may have no axis at all
         flat = flat.float() / 255 if flat.dtype == torch.uint8 else flat
         features: Tensor = self.layers(flat)
         return features

@@ -17,12 +17,15 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     free = [int(psutil.virtual_memory().available)]
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    for limit, used, cache in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
     ):
         try:
-            free.append(int((CGROUP / limit).read_text()) - int((CGROUP / used).read_text()))
+            left = int((CGROUP / limit).read_text()) - int((CGROUP / used).read_text())
+            statistics = (CGROUP / limit).with_name("memory.stat").read_text().split()
+            # Cached files are given up when memory is asked for.
+            free.append(left + int(statistics[statistics.index(cache) + 1]))
         except (OSError, ValueError):  # no such file, or `max`: no limit
             continue
     return max(0, min(free))
