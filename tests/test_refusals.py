@@ -43,7 +43,7 @@ REFUSED = {
     "buffer.batch_size=0": ["buffer.batch_size must be >= 1, got 0"],
     "buffer.batch_size=true": ["buffer.batch_size must be a whole number, got true"],
     "buffer.batch_size=": ["buffer.batch_size must be a whole number, got ''"],
-    "buffer.capacity=10": ["buffer.capacity must be at least", "= 64, got 10"],
+    "env=acrobot buffer.capacity=10": ["buffer.capacity must be at least", "= 96, got 10"],
     "experience.num_envs=0": ["experience.num_envs must be >= 1, got 0"],
     "experience.learning_starts=50000": ["experience.learning_starts=50000", "total_env_steps=50000"],
     "exploration.end=2": ["exploration.end must be <= 1", "got 2"],

@@ -77,7 +77,7 @@ class Application:
 
         try:
             with folder.claimed():
-                if not goes_on_in(folder, job.config):
+                if job.config.resume is None or not folder.holds(Path(job.config.resume)):
                     folder.refuse_another_run()
                 save_words(folder, job.config)
                 job.note = run_mode(job.config, folder)
@@ -92,12 +92,6 @@ class Application:
         except (Exception, SystemExit) as error:  # an env's own failure, or a bug
             job.state, job.note, job.exit_code = "failed", f"{type(error).__name__}: {error}", 1
             print(f"The traceback is in {shown_path(folder.log)}.\nerror: {job.note}", file=sys.stderr)
-
-
-def goes_on_in(folder: RunFolder, config: DictConfig) -> bool:
-    """Whether a job resumes the run that is in this folder already."""
-    home = None if config.resume is None else folder_of(Path(config.resume))
-    return home is not None and home.path == folder.path.resolve()
 
 
 def save_words(folder: RunFolder, config: DictConfig) -> None:

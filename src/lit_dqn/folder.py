@@ -102,8 +102,8 @@ class RunFolder:
         Raises:
             UserError: see `refuse_another_run`.
         """
+        elsewhere = not self.holds(checkpoint)
         home = folder_of(checkpoint)
-        elsewhere = home is None or home.path != self.path.resolve()
         if elsewhere:
             self.refuse_another_run()
         self.replay.mkdir(parents=True, exist_ok=True)
@@ -113,6 +113,11 @@ class RunFolder:
             link_or_copy(checkpoint.parent / self.replay.name / name, self.replay / name)
         # Last, and at once: a folder with a last.ckpt can be continued.
         link_or_copy(checkpoint, self.last)
+
+    def holds(self, checkpoint: Path) -> bool:
+        """Whether a checkpoint is one of the run that is in this folder."""
+        home = folder_of(checkpoint)
+        return home is not None and home.path == self.path.resolve()
 
     def refuse_another_run(self) -> None:
         """Look for what a run leaves behind.

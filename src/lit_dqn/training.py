@@ -62,6 +62,8 @@ def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, An
         folder = RunFolder(Path(run_dir))
     else:
         folder = new_folder() if resumed is None else own_folder_of(resumed.path)
+    if resumed is None or not folder.holds(resumed.path):
+        folder.refuse_another_run()  # before anything is written there, and again when it is ours
     with folder.claimed():
         if resumed is None:
             folder.start()
