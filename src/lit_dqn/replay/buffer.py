@@ -33,6 +33,16 @@ Array = NDArray[Any]
 StackPadding = Literal["zero", "first"]
 
 
+class _DeviceColumn:
+    """A column on a GPU, written to like a NumPy array."""
+
+    def __init__(self, column: Tensor) -> None:
+        self.column = column
+
+    def __setitem__(self, slot: int, value: Array) -> None:
+        self.column[slot].copy_(torch.from_numpy(value))
+
+
 class ReplayBuffer:
     """Bounded, preallocated storage that drops the oldest rows.
 
@@ -93,7 +103,8 @@ class ReplayBuffer:
         self._first = 0  # no row before this number is stored: imported rows need not begin at 0
         columns: dict[str, Tensor] = {name: getattr(self, name) for name in self.COLUMNS}
         # NumPy writes a small row in a tenth of the time torch takes.
-        self._write: list[Any] = [c.numpy() if self.device.type == "cpu" else c for c in columns.values()]
+        on_cpu = self.device.type == "cpu"
+        self._write: list[Any] = [c.numpy() if on_cpu else _DeviceColumn(c) for c in columns.values()]
         self._read = {name: column.flatten(0, 1) for name, column in columns.items()}  # [T * N, ...]
 
     def __len__(self) -> int:
@@ -111,12 +122,8 @@ class ReplayBuffer:
         """Write one time step; every argument is [N, ...] and is copied."""
         slot = self.rows_added % self.length
         values = (obs, action, reward, terminated, boundary, valid)
-        if self.device.type == "cpu":
-            for column, value in zip(self._write, values, strict=True):
-                column[slot] = value
-        else:
-            for column, value in zip(self._write, values, strict=True):
-                column[slot].copy_(torch.from_numpy(value))
+        for column, value in zip(self._write, values):  # noqa: B905  (at microseconds a row, strict costs)
+            column[slot] = value
         self.rows_added += 1
 
     def cut(self, obs: Array) -> None:
