@@ -20,7 +20,6 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 TINY = [
     "total_env_steps=400",
     "network.hidden=[16]",
-    "network.dueling=false",
     "buffer.n_step=1",
     "buffer.batch_size=8",
     "buffer.capacity=500",
