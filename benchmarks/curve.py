@@ -35,7 +35,7 @@ def main() -> None:
     axes.plot([], [], color="tab:blue", label="training episodes")
     axes.plot([], [], color="tab:orange", marker="o", label="evaluation, greedy")
     axes.plot([], [], color="grey", linestyle=":", label="random actions")
-    axes.set(xlabel="env steps", ylabel="episode return", title=f"{args.title}, {len(files)} seeds")
+    axes.set(xlabel="env steps", ylabel="episode return", title=f"{args.title}, seeds: {len(files)}")
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
     figure.tight_layout()

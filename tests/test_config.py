@@ -78,6 +78,14 @@ def test_another_buffer_than_the_recipes_keeps_its_sizes_but_not_its_kind():
     assert (recipe.n_step, chosen.batch_size) == (3, 7)
 
 
+def test_a_class_that_passes_options_on_takes_those_of_its_base_class_and_checks_them():
+    for word, message in (("buffer.batch_size=0", r"buffer\.batch_size"), ("buffer.eps=0", r"buffer\.eps")):
+        with pytest.raises(UserError, match=message):
+            compose(["buffer=prioritized", word])
+    with pytest.raises(UserError, match=r"buffer\.batchsize"):
+        compose(["buffer=prioritized", "+buffer.batchsize=3"])
+
+
 def test_a_recipe_can_be_typed_or_left_out():
     assert compose(["env=cartpole", "tuned=acrobot_dqn"]).buffer == compose(["env=acrobot"]).buffer
     assert compose(["env=cartpole", "tuned=none"]).buffer == OmegaConf.load(CONF / "buffer" / "uniform.yaml")

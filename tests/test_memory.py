@@ -27,7 +27,9 @@ def test_a_replay_that_does_not_fit_is_refused_with_the_numbers_and_what_would_f
 
 def test_one_may_insist(monkeypatch):
     monkeypatch.setattr(memory, "free_bytes", lambda device: 10)
-    UniformReplay(*ATARI, capacity=1000, allow_overcommit=True)
+    with pytest.raises(UserError, match="is free"):
+        UniformReplay(*ATARI, capacity=1000)
+    assert UniformReplay(*ATARI, capacity=1000, allow_overcommit=True).buffer.length == 1000
 
 
 def test_an_atari_transition_takes_at_most_7300_bytes():

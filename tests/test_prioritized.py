@@ -12,25 +12,15 @@ from hypothesis import strategies as st
 
 from lit_dqn.errors import RunError
 from lit_dqn.replay.prioritized import PrioritizedReplay
-from test_replay import GAMMA, Recorder, copy_rows
+from test_replay import Recorder, copy_rows, sampler
 
 EPS, ALPHA = 0.25, 0.5
 
 
-def prioritized(recorder, batch_size=16, seed=3, **options):
+def prioritized(recorder, **options):
     """A prioritised replay that the recorder writes to."""
-    replay = PrioritizedReplay(
-        (3,),
-        torch.float32,
-        recorder.num_envs,
-        GAMMA,
-        seed,
-        capacity=recorder.buffer.length * recorder.num_envs,
-        batch_size=batch_size,
-        n_step=recorder.n_step,
-        frame_stack=recorder.stack,
-        stack_padding=recorder.padding,
-        **({"alpha": ALPHA, "eps": EPS} | options),
+    replay = sampler(
+        PrioritizedReplay, recorder, **({"batch_size": 16, "alpha": ALPHA, "eps": EPS} | options)
     )
     recorder.buffer = replay.buffer
     return replay

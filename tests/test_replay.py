@@ -353,8 +353,9 @@ def test_bytes_stay_bytes_and_what_is_written_is_copied():
     assert read["next_obs"].tolist() == [[250, 250]]
 
 
-def uniform(recorder, seed=3, batch_size=50):
-    replay = UniformReplay(
+def sampler(cls, recorder, seed=3, batch_size=50, **options):
+    """A replay of the recorder's shape, still empty."""
+    return cls(
         (3,),
         torch.float32,
         recorder.num_envs,
@@ -365,7 +366,12 @@ def uniform(recorder, seed=3, batch_size=50):
         n_step=recorder.n_step,
         frame_stack=recorder.stack,
         stack_padding=recorder.padding,
+        **options,
     )
+
+
+def uniform(recorder, **options):
+    replay = sampler(UniformReplay, recorder, **options)
     copy_rows(recorder.buffer, replay.buffer)
     return replay
 

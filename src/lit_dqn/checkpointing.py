@@ -27,6 +27,7 @@ class AtomicCheckpointIO(CheckpointIO):
         map_location: Callable[..., Any] | None = None,
         weights_only: bool | None = None,
     ) -> dict[str, Any]:
+        """See `read_checkpoint`; tensors always come to the CPU first."""
         assert weights_only, "pass weights_only=True explicitly"
         return read_checkpoint(Path(path), mmap=False)
 

@@ -76,9 +76,8 @@ class Application:
         from lit_dqn.modes import run_mode  # imports Lightning, which takes seconds
 
         try:
-            with folder.claimed():
-                if job.config.resume is None or not folder.holds(Path(job.config.resume)):
-                    folder.refuse_another_run()
+            resumed = job.config.resume
+            with folder.claimed(None if resumed is None else Path(resumed)):
                 save_words(folder, job.config)
                 job.note = run_mode(job.config, folder)
             job.state = "done"
@@ -137,8 +136,7 @@ def application(words: Sequence[str]) -> int:
         return 0
     plan = plan_sweep(composer, args.overrides) if args.multirun else plan_run(composer, args.overrides)
     if plan.leftovers is not None:
-        with plan.leftovers.claimed():
-            plan.leftovers.remove_leftovers()
+        plan.leftovers.remove_leftovers()
     if not plan.jobs:
         return 0
     app = Application(iter(plan.jobs))
@@ -223,7 +221,7 @@ def plan_run(composer: Composer, overrides: list[str]) -> Plan:
     if folder is not None and home is not None and folder.path == home.path:
         reason = _why_finished(config)
         if reason is not None:
-            print(f"this run is finished ({reason}). Files are in {shown_path(folder.path)}")
+            print(f"this run is finished: {reason}. Files are in {shown_path(folder.path)}")
             return Plan(words, [])
     elif folder is not None and leftovers is None:
         folder.refuse_another_run()

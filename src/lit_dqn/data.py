@@ -115,6 +115,7 @@ class ReplayDataModule(LightningDataModule):
         return {ROWS: self.segments.state_dict(replay.buffer), "sampler": replay.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the state back; the rows come from the segments it lists."""
         self.dataset.round = state_dict["round"]
         self.source.load_state_dict(state_dict["source"])
         replay, state = self.source.replay, state_dict[REPLAY]

@@ -41,14 +41,24 @@ class RunFolder:
         self.tensorboard = path / "tensorboard"
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """The folder is this process's alone meanwhile; it is made if it is not there.
+    def claimed(self, checkpoint: Path | None = None) -> Iterator[None]:
+        """Meanwhile the folder is this process's alone, for a new run or one that goes on from `checkpoint`.
 
         Raises:
-            UserError: another process is writing to it.
+            UserError: another process is writing to it, or see `refuse_another_run`; nothing was changed.
         """
+        goes_on = checkpoint is not None and self.holds(checkpoint)
+        if not goes_on:
+            self.refuse_another_run()
+        with self._locked():
+            if not goes_on:
+                self.refuse_another_run()  # another process may have been quicker
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / ".lock", is_singleton=True)
+        lock = FileLock(self.path / ".lock")
         try:
             lock.acquire(timeout=0)
         except Timeout as error:
@@ -64,50 +74,37 @@ class RunFolder:
         """Delete what a run that wrote no checkpoint left behind, and nothing else.
 
         Raises:
-            UserError: there is something that no run of ours has written; nothing was deleted.
+            UserError: another process is writing there, or there is something that no run of ours has
+                written; nothing was deleted.
         """
-        there = [self.path / name for name in OURS if (self.path / name).exists()]
-        files = [f for path in there for f in ([path] if path.is_file() else path.rglob("*")) if f.is_file()]
-        for file in files:
-            if not self._is_ours(file):
-                raise UserError(
-                    f"{file} was left by no run of lit_dqn and is not deleted; "
-                    "remove it or choose another folder."
-                )
-        for file in files:
-            file.unlink()
-        for path in there:
-            if path.is_dir():
-                shutil.rmtree(path)  # its folders, empty now
+        with self._locked():
+            there = [self.path / name for name in OURS if (self.path / name).exists()]
+            files = [f for p in there for f in ([p] if p.is_file() else p.rglob("*")) if f.is_file()]
+            for file in files:
+                if not self._is_ours(file):
+                    raise UserError(
+                        f"{file} was left by no run of lit_dqn and is not deleted; "
+                        "remove it or choose another folder."
+                    )
+            for file in files:
+                file.unlink()
+            for path in there:
+                if path.is_dir():
+                    shutil.rmtree(path)  # its folders, empty now
 
     def _is_ours(self, file: Path) -> bool:
         name = file.relative_to(self.path).as_posix()
         return any(re.fullmatch(pattern, name) for pattern in (*OURS, *OURS_WITHIN))
 
-    def start(self) -> None:
-        """Make the folder ready for a new run.
-
-        Raises:
-            UserError: see `refuse_another_run`.
-        """
-        self.refuse_another_run()
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-
     def go_on(self, checkpoint: Path, row_files: list[str]) -> None:
-        """Make the folder ready for a run that goes on from `checkpoint`.
+        """Bring what a run that goes on from `checkpoint` needs into the claimed folder.
 
         Args:
             row_files: what lies in `replay/` beside the checkpoint and belongs to it.
-
-        Raises:
-            UserError: see `refuse_another_run`.
         """
-        elsewhere = not self.holds(checkpoint)
         home = folder_of(checkpoint)
-        if elsewhere:
-            self.refuse_another_run()
         self.replay.mkdir(parents=True, exist_ok=True)
-        if elsewhere and home is not None:
+        if home is not None and not self.holds(checkpoint):
             self._copy_curves(home)
         for name in row_files:
             link_or_copy(checkpoint.parent / self.replay.name / name, self.replay / name)

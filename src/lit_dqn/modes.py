@@ -29,7 +29,7 @@ from lit_dqn.preflight import render_mode
 from lit_dqn.report import print_table, result_values
 from lit_dqn.run_log import run_log
 from lit_dqn.seeding import integer_seed
-from lit_dqn.training import devices_of, set_threads, train
+from lit_dqn.training import devices_of, resumed_in, set_threads, train_in
 
 
 def run_mode(config: DictConfig, folder: RunFolder) -> str:
@@ -43,7 +43,8 @@ def run_mode(config: DictConfig, folder: RunFolder) -> str:
 
 
 def _train(config: DictConfig, folder: RunFolder) -> str:
-    result = train(config, folder.path)
+    values = plain(config)
+    result = train_in(folder, values, resumed_in(values))
     path = shown_path(folder.path)
     best = folder.best if folder.best.is_file() else folder.last
     trust = {"trust": True} if foreign_code(plain(config)) else {}

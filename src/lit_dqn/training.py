@@ -57,20 +57,27 @@ def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, An
     if config.resume == "auto":
         raise UserError("resume=auto is for the command line; give train() the path of a checkpoint.")
     check_parts(plain(config))
-    resumed = None if config.resume is None else Resumed(Path(config.resume))
+    resumed = resumed_in(plain(config))
     if run_dir is not None:
         folder = RunFolder(Path(run_dir))
     else:
         folder = new_folder() if resumed is None else own_folder_of(resumed.path)
-    if resumed is None or not folder.holds(resumed.path):
-        folder.refuse_another_run()  # before anything is written there, and again when it is ours
-    with folder.claimed():
-        if resumed is None:
-            folder.start()
-        else:
-            folder.go_on(resumed.path, resumed.row_files)
-        with run_log(folder), quiet_lightning():
-            return Fit(plain(config), folder, resumed).run()
+    with folder.claimed(None if resumed is None else resumed.path):
+        return train_in(folder, plain(config), resumed)
+
+
+def resumed_in(config: dict[str, Any]) -> Resumed | None:
+    """The checkpoint that a configuration resumes, if it does; see `Resumed`."""
+    return None if config["resume"] is None else Resumed(Path(config["resume"]))
+
+
+def train_in(folder: RunFolder, config: dict[str, Any], resumed: Resumed | None) -> dict[str, Any]:
+    """Run a checked configuration in a claimed folder; see `train`."""
+    folder.checkpoints.mkdir(parents=True, exist_ok=True)
+    if resumed is not None:
+        folder.go_on(resumed.path, resumed.row_files)
+    with run_log(folder), quiet_lightning():
+        return Fit(config, folder, resumed).run()
 
 
 class Resumed:

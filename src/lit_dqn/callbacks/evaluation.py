@@ -95,6 +95,7 @@ class Evaluation(Callback):
         self._resumed = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Find the place on the schedule; once, measure the random baseline."""
         self.milestones.start_at(data_of(trainer).source.env_step)
         trainer.val_check_batch = 1 if self._given_up and self.milestones.interval else NEVER
         if self._resumed:

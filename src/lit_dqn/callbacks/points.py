@@ -78,6 +78,7 @@ class Points(Callback):
         self._clock = (time.perf_counter(), module.env_step, module.updates)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Add the round's means; write a point if one is due, and after the first round."""
         module = learner(pl_module)
         for name, value in module.metrics.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value

@@ -51,6 +51,7 @@ class ProgressBar(Callback):
         self._mark = (0.0, 0)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Show the bar, where the run is now."""
         source = data_of(trainer).source
         self._env_step = source.env_step
         self._mark = (time.monotonic(), self._env_step)

@@ -1,7 +1,8 @@
 """Pluggable classes: found by `_target_`, checked against their typed constructor, built from values.
 
 A constructor's keyword-only parameters are its options: names, types and ranges are stated there and
-nowhere else. Its other parameters are objects that the program hands in.
+nowhere else; `**options` stands for those of its base class. Its other parameters are objects that the
+program hands in.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def check_group(group: str, node: Mapping[str, Any]) -> None:
         create_model("schema", __config__=rules, **fields).model_validate(_values(node))
     except ValidationError as error:
         raise user_error(group, error, options) from error
-    if len(options) == len(_parameters(cls)):
+    if not _needs_objects(cls):
         build(group, node, trusted=True)
 
 
@@ -81,12 +82,24 @@ def _parameters(cls: type) -> list[inspect.Parameter]:
     return list(inspect.signature(inspect.unwrap(cls.__init__)).parameters.values())[1:]  # type: ignore[misc]
 
 
+def _needs_objects(cls: type) -> bool:
+    return any(p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in _parameters(cls))
+
+
 def _options(cls: type) -> dict[str, tuple[Any, Any]]:
-    """{option: (type, default)} of a class: its constructor's keyword-only parameters."""
+    """{option: (type, default)} of a class: its constructor's keyword-only parameters.
+
+    A constructor that passes `**options` on takes those of its base class, too.
+    """
+    if cls is object:
+        return {}
     hints = get_type_hints(inspect.unwrap(cls.__init__), include_extras=True)  # type: ignore[misc]
-    return {
+    parameters = _parameters(cls)
+    passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    inherited = _options(cls.__mro__[1]) if passes_on else {}
+    return inherited | {
         parameter.name: (hints.get(parameter.name, Any), parameter.default)
-        for parameter in _parameters(cls)
+        for parameter in parameters
         if parameter.kind is parameter.KEYWORD_ONLY
     }
 

@@ -88,17 +88,18 @@ def merge_checkpoint(
             merged[key] = config[key]
         elif key not in groups and key.partition(".")[0] in merged:
             OmegaConf.update(merged, key, OmegaConf.select(config, key), force_add=True)
-    _refuse_changes(stored.config, plain(merged), FIXED if resuming else SEEN_BY_THE_NETWORK)
+    _refuse_changes(stored.config, plain(merged), resuming)
     if not config.trust:
         _refuse_foreign_code(stored.config, plain(merged), [o.key_or_group for o in typed])
     return merged
 
 
-def _refuse_changes(before: dict[str, Any], after: dict[str, Any], unchangeable: Sequence[str]) -> None:
+def _refuse_changes(before: dict[str, Any], after: dict[str, Any], resuming: bool) -> None:
     for key in differences(before, after):
-        if any(key == fixed or key.startswith(fixed + ".") for fixed in unchangeable):
+        fixed_keys = FIXED if resuming else SEEN_BY_THE_NETWORK
+        if any(key == fixed or key.startswith(fixed + ".") for fixed in fixed_keys):
             was = OmegaConf.select(OmegaConf.create(before), key)
-            if unchangeable is not FIXED:
+            if not resuming:
                 raise UserError(f"{key} belongs to the checkpoint, which was trained with {key}={was}.")
             raise UserError(
                 f"{key} cannot change on resume (the run has {key}={was}); "

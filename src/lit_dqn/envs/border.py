@@ -36,6 +36,7 @@ class Border(gym.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
+        """The first observation [*encoded]; info is empty."""
         result: Any = self.env.reset(seed=seed, options=options)
         try:
             obs, _ = result
@@ -44,6 +45,7 @@ class Border(gym.Wrapper[Any, Any, Any, Any]):
         return self._observation(obs), {}
 
     def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """Take the action index 0 .. n-1; info is empty."""
         result: Any = self.env.step(int(action) + self._start)
         try:
             obs, reward, terminated, truncated, _ = result

@@ -1,4 +1,4 @@
-"""The ring of rows, and how transitions are read out of it.
+"""How transitions are read out of the ring of rows.
 
 Invariant (of the whole replay). Rows are stored exactly as the vector env emits them, time-major [T, N]:
 row r of env n holds the observation *before* the action, the action, the raw reward and the flags.
@@ -21,30 +21,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from lit_dqn.errors import UserError
-from lit_dqn.replay.row_files import Rows, numbers, read_files, read_header, write_files, write_header
+from lit_dqn.replay.ring import Ring
+from lit_dqn.replay.row_files import numbers, read_files, read_header, write_files, write_header
 
-Array = NDArray[Any]
 StackPadding = Literal["zero", "first"]
 
 
-class _DeviceColumn:
-    """A column on a GPU, written to like a NumPy array."""
-
-    def __init__(self, column: Tensor) -> None:
-        self.column = column
-
-    def __setitem__(self, slot: int, value: Array) -> None:
-        self.column[slot].copy_(torch.from_numpy(value))
-
-
-class ReplayBuffer:
-    """Bounded, preallocated storage that drops the oldest rows.
+class ReplayBuffer(Ring):
+    """A ring of rows that n-step transitions over stacked frames are read out of.
 
     Args:
         obs_shape: shape of one stored observation (one frame, where frames are stacked).
@@ -61,9 +49,6 @@ class ReplayBuffer:
     Raises:
         UserError: `capacity` is too small to hold one window per env.
     """
-
-    COLUMNS = ("obs", "action", "reward", "terminated", "boundary", "valid")
-    OTHER_BYTES = 11  # of a row, beside its observation
 
     def __init__(
         self,
@@ -87,57 +72,9 @@ class ReplayBuffer:
                 f"buffer.capacity must be at least (n_step + frame_stack + 2) x num_envs = {least}, "
                 f"got {capacity}."
             )
-        self.num_envs, self.n_step, self.gamma = num_envs, n_step, gamma
+        super().__init__(obs_shape, obs_dtype, num_envs, capacity // num_envs, device)
+        self.n_step, self.gamma = n_step, gamma
         self.frame_stack, self.stack_padding, self.reward_clip = frame_stack, stack_padding, reward_clip
-        self.length = capacity // num_envs  # T
-        self.size = self.length * num_envs  # slots
-        self.device = torch.device(device)
-        shape = (self.length, num_envs)
-        self.obs = torch.zeros((*shape, *obs_shape), dtype=obs_dtype, device=device)
-        self.action = torch.zeros(shape, dtype=torch.int32, device=device)
-        self.reward = torch.zeros(shape, dtype=torch.float32, device=device)
-        self.terminated = torch.zeros(shape, dtype=torch.bool, device=device)  # stop bootstrapping here
-        self.boundary = torch.zeros(shape, dtype=torch.bool, device=device)  # the episode ends here
-        self.valid = torch.zeros(shape, dtype=torch.bool, device=device)  # may be a start
-        self.rows_added = 0  # time steps ever written; row number r is in time slot r % T
-        self._first = 0  # no row before this number is stored: imported rows need not begin at 0
-        columns: dict[str, Tensor] = {name: getattr(self, name) for name in self.COLUMNS}
-        # NumPy writes a small row in a tenth of the time torch takes.
-        on_cpu = self.device.type == "cpu"
-        self._write: list[Any] = [c.numpy() if on_cpu else _DeviceColumn(c) for c in columns.values()]
-        self._read = {name: column.flatten(0, 1) for name, column in columns.items()}  # [T * N, ...]
-        # Gathering rows of one axis takes torch two thirds of the time of rows of several.
-        self._obs_rows = self._read["obs"].view(self.size, -1)
-
-    def __len__(self) -> int:
-        """Time steps stored, <= T."""
-        return self.rows_added - self.oldest
-
-    @property
-    def oldest(self) -> int:
-        """Number of the oldest row stored."""
-        return max(self._first, self.rows_added - self.length)
-
-    def add(
-        self, obs: Array, action: Array, reward: Array, terminated: Array, boundary: Array, valid: Array
-    ) -> None:
-        """Write one time step; every argument is [N, ...] and is copied."""
-        slot = self.rows_added % self.length
-        values = (obs, action, reward, terminated, boundary, valid)
-        for column, value in zip(self._write, values):  # noqa: B905  (at microseconds a row, strict costs)
-            column[slot] = value
-        self.rows_added += 1
-
-    def cut(self, obs: Array) -> None:
-        """End every running episode as truncated here.
-
-        Args:
-            obs: [N, *obs] the current observations: the last ones of the episodes that are cut.
-        """
-        newest = (self.rows_added - 1) % self.length
-        self.boundary[newest] |= self.valid[newest]
-        no = np.zeros(self.num_envs, dtype=bool)
-        self.add(obs, no, no, no, no, no)
 
     def candidates(self) -> tuple[int, int]:
         """The half-open range of indices that have a successor: all that may be eligible."""
@@ -146,12 +83,14 @@ class ReplayBuffer:
     def eligible(self, index: Tensor) -> Tensor:
         """Which of the stored rows `index` [M] are eligible starts, [M] bool."""
         found = self._column("valid", self._slot(index))
-        if self.n_step > 1:
-            found = found & (index + self._window(index)[2] * self.num_envs < self.rows_added * self.num_envs)
-        else:
-            found = found & (index < (self.rows_added - 1) * self.num_envs)
-        if self.frame_stack > 1:
-            found = found & self._stack_is_stored(index)
+        # Only near the write head may a window be incomplete, or a stack have lost its earlier frames.
+        newest = (index >= (self.rows_added - self.n_step) * self.num_envs).nonzero().squeeze(1)
+        if len(newest):
+            found[newest] &= self._window_is_written(index[newest])
+        if self.frame_stack > 1 and self.oldest > 0:
+            oldest = (index < (self.oldest + self.frame_stack - 1) * self.num_envs).nonzero().squeeze(1)
+            if len(oldest):
+                found[oldest] &= self._stack_is_stored(index[oldest])
         return found
 
     def transitions(self, index: Tensor) -> dict[str, Tensor]:
@@ -242,57 +181,16 @@ class ReplayBuffer:
             count += running
         return count
 
+    def _window_is_written(self, index: Tensor) -> Tensor:
+        """Whether the row after the window at `index` is there, [M] bool."""
+        after = index + self._window(index)[2] * self.num_envs
+        return after < self.rows_added * self.num_envs
+
     def _stack_is_stored(self, index: Tensor) -> Tensor:
         """Whether no frame of the stack at `index` may have been overwritten, [M] bool."""
-        if self.oldest == 0:  # nothing ever was
-            return torch.ones_like(index, dtype=torch.bool)
         earlier = self._earlier_frames(index)
         whole = earlier == self.frame_stack - 1
         return whole | (index - (earlier + 1) * self.num_envs >= self.oldest * self.num_envs)
-
-    def export_rows(self, since: int, until: int | None = None) -> Rows:
-        """Copies of the rows with number `since` <= r < `until`, oldest first: {column: [R, N, ...]}.
-
-        Args:
-            until: None takes all that are written.
-
-        Raises:
-            ValueError: rows from `since` on were already overwritten, or are not written yet.
-        """
-        until = self.rows_added if until is None else until
-        if not self.oldest <= since <= until <= self.rows_added:
-            raise ValueError(f"since must be in [{self.oldest}, {until}], got {since}")
-        slots = torch.arange(since, until, device=self.device) % self.length
-        return {name: getattr(self, name).index_select(0, slots).cpu() for name in self.COLUMNS}
-
-    def import_rows(self, since: int, rows: Rows) -> None:
-        """Take exported rows back, the first of them with row number `since`; keeps the newest T.
-
-        Rows that follow on from the newest one stored are appended; any others replace what is stored.
-
-        Raises:
-            ValueError: the rows are of another number of envs or another observation.
-        """
-        ours, theirs = tuple(self.obs.shape[1:]), tuple(rows["obs"].shape[1:])
-        if ours != theirs:
-            raise ValueError(f"rows must have the shape (num_envs, *obs) = {ours}, got {theirs}")
-        if since != self.rows_added:
-            self._first = since
-        count = len(rows["reward"])
-        kept = min(count, self.length)
-        slots = torch.arange(since + count - kept, since + count, device=self.device) % self.length
-        for name in self.COLUMNS:
-            getattr(self, name)[slots] = rows[name][count - kept :].to(self.device)
-        self.rows_added = since + count
-
-    def forget(self, before: int) -> None:
-        """Drop the rows with a number below `before`."""
-        self._first = max(self._first, before)
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one time step of all envs."""
-        return self.obs[0].nbytes + self.num_envs * self.OTHER_BYTES
 
     def save(self, folder: Path) -> None:
         """Write all rows as a dataset of its own, which `load` reads: raw rewards, single frames.

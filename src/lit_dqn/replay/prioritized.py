@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 import torch
 from annotated_types import Ge, Gt, Le
-from pydantic import ConfigDict, validate_call
+from pydantic import validate_call
 from torch import Tensor
 
 from lit_dqn.errors import RunError
-from lit_dqn.replay.buffer import StackPadding
-from lit_dqn.replay.sampler import Count, Device, RewardClip, Sampler
+from lit_dqn.replay.sampler import Sampler
 from lit_dqn.replay.sum_tree import SumTree
 from lit_dqn.schedules import Linear
 
@@ -26,51 +25,26 @@ class PrioritizedReplay(Sampler):
     rows, cancels. A row enters at the highest priority seen so far as soon as it is an eligible start.
 
     Args:
-        obs_shape, obs_dtype, num_envs, gamma, seed: and the other options, see `Sampler`.
+        objects, options: see `Sampler`.
         alpha: 0 draws uniformly, 1 in full proportion.
         beta: exponent of the importance-sampling weights at env step 0; rises linearly to 1.
         beta_end_env_steps: env step from which beta is 1, >= 0.
         eps: added to |td_error|, > 0, so that every start can be drawn.
     """
 
-    @validate_call(config=ConfigDict(arbitrary_types_allowed=True))
+    OWN_BYTES = 9  # a float64 leaf and its share of the sums above it
+
+    @validate_call
     def __init__(
         self,
-        obs_shape: tuple[int, ...],
-        obs_dtype: torch.dtype,
-        num_envs: int,
-        gamma: float,
-        seed: int,
-        *,
-        capacity: Count = 100_000,
-        batch_size: Count = 64,
-        n_step: Count = 1,
-        frame_stack: Count = 1,
-        stack_padding: StackPadding = "zero",
-        reward_clip: RewardClip = None,
-        device: Device = "cpu",
-        allow_overcommit: bool = False,
+        *objects: Any,
         alpha: Share = 0.6,
         beta: Share = 0.4,
         beta_end_env_steps: Annotated[int, Ge(0)] = 50_000,
         eps: Annotated[float, Gt(0)] = 1e-6,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            obs_shape,
-            obs_dtype,
-            num_envs,
-            gamma,
-            seed,
-            capacity=capacity,
-            batch_size=batch_size,
-            n_step=n_step,
-            frame_stack=frame_stack,
-            stack_padding=stack_padding,
-            reward_clip=reward_clip,
-            device=device,
-            allow_overcommit=allow_overcommit,
-            extra_row_bytes=9,  # a float64 leaf and its share of the sums above it
-        )
+        super().__init__(*objects, **options)
         self.alpha, self.eps = alpha, eps
         self.beta = Linear(beta, 1.0, beta_end_env_steps)
         self.tree = SumTree(self.buffer.size, self.buffer.device)  # of (|td_error| + eps)^alpha, by slot
@@ -142,6 +116,7 @@ class PrioritizedReplay(Sampler):
         return super().curves(env_step) | {"buffer/beta": self.beta(env_step)}
 
     def state_dict(self) -> dict[str, Any]:
+        """See `Sampler.state_dict`; the priorities are whole, 8 bytes a row."""
         self._take_new_rows()
         oldest, newest = (row * self.buffer.num_envs for row in (self.buffer.oldest, self._seen))
         stored = torch.arange(oldest, newest, device=self.buffer.device)

@@ -8,11 +8,13 @@ from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Ge, Gt
+from pydantic import ConfigDict, validate_call
 from torch import Tensor
 
 from lit_dqn.errors import UserError
-from lit_dqn.replay.buffer import Array, ReplayBuffer
+from lit_dqn.replay.buffer import ReplayBuffer, StackPadding
 from lit_dqn.replay.memory import check_memory
+from lit_dqn.replay.ring import Array
 from lit_dqn.types import Batch
 
 Count = Annotated[int, Ge(1)]
@@ -29,13 +31,15 @@ class Sampler(ABC):
         batch_size: transitions per minibatch, >= 1.
         device: `cpu`, `cuda`, or `auto`: `cuda` where there is one.
         allow_overcommit: take more memory than is free now.
-        extra_row_bytes: what the sampler keeps per row beside the rows themselves.
-        options: capacity, n_step, frame_stack, stack_padding, reward_clip: see `ReplayBuffer`.
+        capacity, n_step, frame_stack, stack_padding, reward_clip: see `ReplayBuffer`.
 
     Raises:
         UserError: the capacity is too small, the memory is not free, or there is no such device.
     """
 
+    OWN_BYTES = 0  # kept per row beside the row itself
+
+    @validate_call(config=ConfigDict(arbitrary_types_allowed=True))
     def __init__(
         self,
         obs_shape: tuple[int, ...],
@@ -44,18 +48,29 @@ class Sampler(ABC):
         gamma: float,
         seed: int,
         *,
-        batch_size: int,
-        capacity: int,
-        device: Device,
-        allow_overcommit: bool,
-        extra_row_bytes: int = 0,
-        **options: Any,
+        capacity: Count = 100_000,
+        batch_size: Count = 64,
+        n_step: Count = 1,
+        frame_stack: Count = 1,
+        stack_padding: StackPadding = "zero",
+        reward_clip: RewardClip = None,
+        device: Device = "cpu",
+        allow_overcommit: bool = False,
     ) -> None:
         where = device_named(device)
-        row = math.prod(obs_shape) * obs_dtype.itemsize + ReplayBuffer.OTHER_BYTES + extra_row_bytes
+        row = math.prod(obs_shape) * obs_dtype.itemsize + ReplayBuffer.OTHER_BYTES + self.OWN_BYTES
         check_memory(row * capacity, capacity, where, allow_overcommit)
         self.buffer = ReplayBuffer(
-            obs_shape, obs_dtype, num_envs, capacity=capacity, gamma=gamma, device=where, **options
+            obs_shape,
+            obs_dtype,
+            num_envs,
+            capacity=capacity,
+            n_step=n_step,
+            gamma=gamma,
+            frame_stack=frame_stack,
+            stack_padding=stack_padding,
+            reward_clip=reward_clip,
+            device=where,
         )
         self.capacity, self.batch_size = capacity, batch_size
         # On the CPU, so that a seed draws the same on every device.
