@@ -162,16 +162,15 @@ def test_tensorboard_can_be_off(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_is_named(tmp_path, monkeypatch):
-    from lit_dqn.agents.dqn import DQN
+    from lit_dqn.learner import Learner
 
-    loss, calls = DQN.loss, []
+    update, calls = Learner.update, []
 
-    def diverging(self, *args):
+    def diverging(self, batch, step):
         calls.append(0)
-        out = loss(self, *args)
-        return out if len(calls) != 20 else replace(out, loss=out.loss * float("nan"))
+        return update(self, batch if len(calls) != 20 else replace(batch, reward=batch.reward / 0), step)
 
-    monkeypatch.setattr(DQN, "loss", diverging)
+    monkeypatch.setattr(Learner, "update", diverging)
     with pytest.raises(RunError, match=r"train/\w+ is nan: training has diverged"):
         run(tmp_path / "run", *SCHEDULE, "trainer.log_interval=1000")
     healthy = torch.load(last(tmp_path / "run"), weights_only=True)

@@ -12,7 +12,7 @@ import lit_dqn
 PACKAGE = Path(lit_dqn.__file__).parent
 LAYERS = [
     {"types", "schedules", "seeding", "errors", "files", "folder", "global_generators", "run_log"},
-    {"envs", "networks", "replay", "config", "optimizers", "checkpoint_file"},
+    {"envs", "networks", "replay", "config", "optimizers", "checkpoint_file", "recorded", "fused_adam"},
     {"agents", "experience", "learner"},
     {"module", "data"},
     {"evaluation", "checkpointing", "callbacks", "policy"},

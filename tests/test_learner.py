@@ -100,16 +100,22 @@ def test_the_target_net_shares_no_memory_with_the_online_net_and_never_takes_a_g
         assert not target.requires_grad
 
 
-def test_the_module_s_optimizer_holds_every_online_parameter_and_none_of_the_target_net():
+def test_the_module_s_optimizer_moves_every_online_parameter_and_none_of_the_target_net():
     from lit_dqn.module import LitDQN
 
     q_net = network()
-    module = LitDQN(q_net, DQN(), Adam(), lambda *_: None, lambda *_: None)
-    held = {id(p) for group in module.configure_optimizers().param_groups for p in group["params"]}
-    assert held == {id(p) for p in q_net.parameters()}
+    module = LitDQN(q_net, DQN(), Adam(lr=1.0), lambda *_: None, lambda *_: None)
+    before = parameters(q_net)
+    optimizer = module.configure_optimizers()
+    (vector,) = optimizer.param_groups[0]["params"]
+    assert torch.equal(vector, torch.cat([p.flatten() for p in before]))
+    vector.grad.fill_(1.0)
+    optimizer.step()
+    for now, then in zip(parameters(q_net), before, strict=True):
+        torch.testing.assert_close(now, then - 1.0)  # Adam's first step is lr long
     assert module.target_net is not q_net
     assert not any(p.requires_grad for p in module.target_net.parameters())
-    assert equal(parameters(module.target_net), parameters(q_net))
+    assert equal(parameters(module.target_net), before)
 
 
 def gradient(q_net, batch, **options):

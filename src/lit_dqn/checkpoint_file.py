@@ -20,7 +20,7 @@ from lit_dqn.errors import UserError
 HEADER = "lit_dqn"  # the key of what is ours: format, config, env, spaces
 DATA = "ReplayDataModule"  # where Lightning puts the experience
 REPLAY, ROWS = "replay", "rows"  # keys in it
-FORMAT = 2
+FORMAT = 3
 
 
 def read_checkpoint(path: Path, mmap: bool = True) -> dict[str, Any]:

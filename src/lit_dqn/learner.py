@@ -9,15 +9,17 @@ import torch
 from torch import Tensor
 
 from lit_dqn.agents.agent import Agent
+from lit_dqn.networks.flat_parameters import FlatParameters
 from lit_dqn.networks.qnetwork import QNetwork
+from lit_dqn.recorded import Recorded
 from lit_dqn.types import Batch, LossOutput
 
 
 class Learner:
     """Updates the online network and lets the target follow.
 
-    The work of an update is kept away from Lightning and from module attributes: at a millisecond per
-    update their bookkeeping would be a third of it.
+    On a small network most of an update is spent around its arithmetic. So Lightning has no part in it, the
+    parameters are one vector, and the operators from the loss to the clipped gradient are recorded.
 
     Args:
         q_net: the online network.
@@ -32,9 +34,14 @@ class Learner:
         self.q_net, self.target_net, self.agent = q_net, target_net, agent
         self.max_grad_norm = max_grad_norm
         self.updates = 0
-        self._online: list[Tensor] = list(q_net.parameters())
-        self._target: list[Tensor] = list(target_net.parameters())
+        self.flatten()
 
+    def flatten(self) -> None:
+        """Lay the parameters out anew; needed after the networks moved to another device."""
+        self.online, self.target = FlatParameters(self.q_net), FlatParameters(self.target_net)
+        self._gradient = Recorded(self._set_gradient)
+
+    @torch.no_grad()
     def update(self, batch: Batch, step: Callable[[], Any]) -> tuple[LossOutput, Tensor]:
         """Do one update on a minibatch.
 
@@ -42,28 +49,35 @@ class Learner:
             step: the optimizer's step.
 
         Returns:
-            What the loss returned, and the gradient's norm before clipping, [].
+            What the loss returned, without gradient, and the gradient's norm before clipping, [].
         """
-        out = self.agent.loss(self.q_net, self.target_net, batch)
-        loss = out.loss if batch.weight is None else out.loss * batch.weight
-        for parameter in self._online:
-            parameter.grad = None
-        loss.mean().backward()  # type: ignore[no-untyped-call]
-        norm = self._clip()
+        *out, norm = self._gradient(*batch.columns())
         step()
         self.updates += 1
         if self.updates % self.agent.target_update_interval == 0:
             self._sync_target()
-        return out, norm
+        return LossOutput(*out), norm
+
+    @torch.enable_grad()
+    def _set_gradient(self, *columns: Tensor) -> tuple[Tensor, ...]:
+        """Loss, backward, clip; returns the fields of the loss's output, and the norm before clipping."""
+        torch.clear_autocast_cache()  # it would go on using the weights of the update before
+        batch = Batch(*columns)
+        out = self.agent.loss(self.q_net, self.target_net, batch)
+        # The mean of the weighted loss: each item counts by its weight / B.
+        size = len(out.loss)
+        share = torch.full_like(out.loss, 1 / size) if batch.weight is None else batch.weight / size  # [B]
+        gradients = torch.autograd.grad(out.loss, self.online.parameters, share, materialize_grads=True)
+        self.online.set_gradient(gradients)
+        return out.loss.detach(), out.td_error, out.priority, out.q_taken, self._clip()
 
     @torch.no_grad()
     def _clip(self) -> Tensor:
-        gradients = [p.grad for p in self._online if p.grad is not None]
-        norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        norm: Tensor = torch.linalg.vector_norm(self.online.gradient)
         if self.max_grad_norm is not None:
-            torch._foreach_mul_(gradients, (self.max_grad_norm / (norm + 1e-6)).clamp(max=1.0))
+            self.online.gradient.mul_((self.max_grad_norm / (norm + 1e-6)).clamp_(max=1.0))
         return norm
 
     @torch.no_grad()
     def _sync_target(self) -> None:
-        torch._foreach_lerp_(self._target, self._online, self.agent.tau)
+        self.target.vector.lerp_(self.online.vector, self.agent.tau)

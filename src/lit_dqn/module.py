@@ -58,7 +58,8 @@ class LitDQN(LightningModule):
         return self.learner.updates
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return self.optimizer_config.build(self.q_net.parameters())
+        self.learner.flatten()  # Lightning has moved the networks to their device by now
+        return self.optimizer_config.build([self.learner.online.vector])
 
     def on_train_start(self) -> None:
         # A resumed optimizer brings its old settings along; what is configured now is what counts.

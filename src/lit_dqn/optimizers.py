@@ -12,6 +12,7 @@ from pydantic import AllowInfNan, validate_call
 from torch.nn import Parameter
 
 from lit_dqn.errors import UserError
+from lit_dqn.fused_adam import FusedAdam
 from lit_dqn.schedules import Linear
 
 Positive = Annotated[float, Gt(0), AllowInfNan(False)]
@@ -72,7 +73,7 @@ class Adam(OptimizerConfig):
         self.arguments: dict[str, Any] = {"lr": lr, "eps": eps, "betas": (betas[0], betas[1])}
 
     def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, fused=True, **self.arguments)
+        return FusedAdam(parameters, fused=True, **self.arguments)
 
 
 class RMSProp(OptimizerConfig):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from torch import Tensor
@@ -30,7 +30,7 @@ class Batch:
     next_obs: Tensor  # [K, B, *obs], the true last observation where the episode ended
     index: Tensor  # [K, B] int64, the rows drawn: row number x num_envs + env
     weight: Tensor | None = None  # [K, B] importance-sampling weight; None: uniform
-    env_step: int = 0  # env steps collected when the batch was drawn
+    env_step: int = field(default=0, kw_only=True)  # of a round: env steps collected when it was drawn
 
     def to(self, *args: Any, **kwargs: Any) -> Batch:
         """The batch on another device (Lightning calls this once per round)."""
@@ -41,13 +41,15 @@ class Batch:
         }
         return replace(self, **moved)
 
+    def columns(self) -> list[Tensor]:
+        """Its tensors, in order; `Batch(*columns)` is the batch again."""
+        columns = [self.obs, self.action, self.reward, self.discount, self.next_obs, self.index]
+        return columns if self.weight is None else [*columns, self.weight]
+
     def minibatches(self) -> Iterator[Batch]:
         """The K minibatches, as views."""
-        columns = [self.obs, self.action, self.reward, self.discount, self.next_obs, self.index]
-        rows = zip(*(column.unbind() for column in columns), strict=True)
-        weights = [None] * len(self.action) if self.weight is None else self.weight.unbind()
-        for (obs, action, reward, discount, next_obs, index), weight in zip(rows, weights, strict=True):
-            yield Batch(obs, action, reward, discount, next_obs, index, weight, self.env_step)
+        for row in zip(*(column.unbind() for column in self.columns()), strict=True):
+            yield Batch(*row)
 
 
 @dataclass(frozen=True)

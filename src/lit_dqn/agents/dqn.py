@@ -43,9 +43,12 @@ class DQN(Agent):
         q = q_net(batch.obs).q_values.gather(1, batch.action.unsqueeze(1)).squeeze(1)  # [B]
         with torch.no_grad():
             next_q = target_net(batch.next_obs).q_values  # [B, A]
-            chooser = q_net(batch.next_obs).q_values if self.double else next_q  # [B, A]
-            best = chooser.argmax(dim=1, keepdim=True)  # [B, 1]
-            td_target = batch.reward + batch.discount * next_q.gather(1, best).squeeze(1)  # [B]
+            if self.double:
+                best = q_net(batch.next_obs).q_values.argmax(dim=1, keepdim=True)  # [B, 1]
+                next_value = next_q.gather(1, best).squeeze(1)  # [B]
+            else:
+                next_value = next_q.amax(dim=1)  # [B]
+            td_target = batch.reward + batch.discount * next_value  # [B]
             td_error = (td_target - q).abs()  # [B]
         if self.huber:
             loss = functional.smooth_l1_loss(q, td_target, reduction="none")  # [B]
