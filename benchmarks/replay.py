@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lit_dqn.allocator import keep_freed_memory
 from lit_dqn.replay.buffer import ReplayBuffer
 from lit_dqn.replay.prioritized import PrioritizedReplay
 from lit_dqn.replay.segments import Segments
@@ -346,6 +347,7 @@ def main() -> int:
     parser.add_argument("--require", action="store_true", help="exit 1 where a row falls short")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # for both sides; training does it, too
     report = Report()
     for name in args.rows or ROWS:
         ROWS[name](report)

@@ -11,7 +11,17 @@ import lit_dqn
 
 PACKAGE = Path(lit_dqn.__file__).parent
 LAYERS = [
-    {"types", "schedules", "seeding", "errors", "files", "folder", "global_generators", "run_log"},
+    {
+        "types",
+        "schedules",
+        "seeding",
+        "errors",
+        "files",
+        "folder",
+        "global_generators",
+        "run_log",
+        "allocator",
+    },
     {"envs", "networks", "replay", "config", "optimizers", "checkpoint_file", "recorded", "fused_adam"},
     {"agents", "experience", "learner"},
     {"module", "data"},

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.loggers import TensorBoardLogger
 
+from lit_dqn.allocator import keep_freed_memory
 from lit_dqn.callbacks.checkpoints import Checkpoints
 from lit_dqn.callbacks.evaluation import Evaluation, Scores
 from lit_dqn.callbacks.points import CURVES, Points, Recorder
@@ -113,6 +114,7 @@ class Fit:
         self.config, self.folder, self.resumed = config, folder, resumed
         seed_global_generators(config["seed"])
         set_threads(config["trainer"]["threads"])
+        keep_freed_memory()
         self.env = build("env", config["env"], trusted=True)
         self.header = {
             "format": FORMAT,
