@@ -10,6 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# Property tests draw the same cases every time; `--hypothesis-profile=thousands` draws more of them.
+for name, examples in (("hundreds", 300), ("thousands", 3000)):
+    settings.register_profile(name, max_examples=examples, deadline=None, derandomize=True)
+settings.load_profile("hundreds")
 
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS))  # trap_envs, for this process ...

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lit_dqn.errors import RunError
@@ -57,7 +57,6 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     operations=OPERATIONS,
     n_step=st.sampled_from([1, 2, 3, 5]),

@@ -205,7 +205,6 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     operations=OPERATIONS,
     n_step=st.sampled_from([1, 2, 3, 5]),
@@ -235,7 +234,7 @@ def test_cuts_and_reloads_at_any_moment_leave_what_a_plain_list_holds(
     assert recorder.read() == recorder.expected()
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25)
 @given(
     operations=st.lists(st.sampled_from(["step"] * 4 + ["cut"]), min_size=20, max_size=60),
     n_step=st.sampled_from([1, 2, 3, 5]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lit_dqn.schedules import ConstantEpsilon, LinearEpsilon, rounds_in
@@ -30,7 +30,6 @@ def test_epsilon_may_rise_and_may_be_zero_throughout():
     assert [zero(s) for s in (0, 5, 20)] == [0.0, 0.0, 0.0]
 
 
-@settings(deadline=None, derandomize=True)
 @given(
     start=st.floats(0, 1),
     end=st.floats(0, 1),
@@ -72,7 +71,6 @@ def test_a_run_has_the_first_whole_number_of_rounds_that_reaches_its_budget(tota
     assert rounds_in(total, starts, per_round) == rounds
 
 
-@settings(deadline=None, derandomize=True)
 @given(total=st.integers(1, 10**9), starts=st.integers(0, 10**9), per_round=st.integers(1, 10**5))
 def test_one_round_fewer_would_not_reach_the_budget(total, starts, per_round):
     rounds = rounds_in(total, starts, per_round)

@@ -157,7 +157,7 @@ SPACES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(space=SPACES)
 def test_any_nesting_of_spaces_is_encoded_alike_alone_in_a_batch_and_rebuilt(space):
     check_spaces("X-v0", space, spaces.Discrete(2))
