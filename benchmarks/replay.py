@@ -138,8 +138,14 @@ def images(report: Report) -> None:
     for threads, least in ((1, 1.0), (2, 1.8)):
         torch.set_num_threads(threads)
         times = measure(
-            {"ours": lambda: ours.sample(1), "a bare gather": bare, "SB3": lambda: theirs.sample(256)}
+            {
+                "ours": lambda: ours.sample(1),
+                "ours, a minibatch of a round of 8": lambda: ours.sample(8),
+                "a bare gather": bare,
+                "SB3": lambda: theirs.sample(256),
+            }
         )
+        times["ours, a minibatch of a round of 8"] /= 8
         report.times(f"256 x (32, 32, 3) with next obs, 500k rows, {threads} thread(s)", times)
         if threads == 1:
             report.ratio("times a bare gather", times["ours"] / times["a bare gather"], at_most=1.3)
@@ -296,6 +302,26 @@ def scaling(report: Report) -> None:
         report.times(f"{cls.__name__}, a round of 32 x 128", times)
         low, *_, high = times.values()
         report.ratio("1M rows against 10k (caches are smaller)", high / low, at_most=most)
+    bare = {f"{rows:,} rows": bare_rounds(rows) for rows in sizes}
+    times = measure(bare, 1.0)
+    report.times("a bare gather of what a round of 32 x 128 reads, for comparison", times)
+    low, *_, high = times.values()
+    print(f"  1M rows against 10k {high / low:38.2f}")
+
+
+def bare_rounds(rows: int) -> Callable[[], None]:
+    """Gathers the columns of a round's transitions at random rows, and does nothing else."""
+    obs = torch.randn(rows, 4)
+    scalars = [torch.zeros(rows, dtype=d) for d in (torch.int32, torch.float32, torch.bool, torch.bool)]
+
+    def gather() -> None:
+        index = torch.randint(rows - 8, (32 * 128,))
+        for column in scalars:
+            column.index_select(0, index)
+        obs.index_select(0, index)
+        obs.index_select(0, index + 8)
+
+    return gather
 
 
 def checkpoint(report: Report) -> None:
