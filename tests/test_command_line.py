@@ -17,6 +17,8 @@ from omegaconf import OmegaConf
 from cli import CommandLine
 from conftest import TINY, command
 from lit_dqn import compose, train
+from lit_dqn.config.compose import plain
+from lit_dqn.preflight import check_parts
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +100,23 @@ def test_a_run_has_its_own_folder_and_says_what_to_type_next(cli):
 
 
 # Resume.
+
+
+def test_checkpoints_that_end_every_long_episode_are_noted_with_what_to_type(cli):
+    words = ["env=cartpole", *TINY, "evaluation.episodes=0", "hydra.run.dir=a"]
+    answer = cli(*words)
+    assert answer.code == 0
+    (note,) = [line for line in answer.err.splitlines() if line.startswith("note: ")]
+    assert "up to 500 steps" in note
+    assert "after 100 in each of 2 envs" in note
+    cure = note.split("; type ")[1].rstrip(".")
+    for change in (cure, "total_env_steps=200"):  # far enough apart; none before the end
+        assert "note: " not in cli(*words[:-1], change, f"hydra.run.dir={change.split('=')[0]}").err
+
+
+@pytest.mark.parametrize("env", ["cartpole", "acrobot", "mountaincar", "lunarlander"])
+def test_the_recipes_need_no_advice(env):
+    assert check_parts(plain(compose([f"env={env}"]))) == []
 
 
 def test_resume_takes_the_checkpoints_configuration_but_for_what_is_typed(cli, run_folder):

@@ -6,7 +6,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import hydra
@@ -39,6 +39,7 @@ class Job:
     state: str = "not run"
     note: str = ""
     exit_code: int = 0
+    advice: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -72,7 +73,8 @@ class Application:
         """
         job = next(self.jobs)
         folder = RunFolder(Path(HydraConfig.get().runtime.output_dir))
-        print(f"writing to {shown_path(folder.path)}", file=sys.stderr, flush=True)
+        lines = [f"writing to {shown_path(folder.path)}", *(f"note: {advice}" for advice in job.advice)]
+        print(*lines, sep="\n", file=sys.stderr, flush=True)
         from lit_dqn.modes import run_mode  # imports Lightning, which takes seconds
 
         try:
@@ -246,8 +248,7 @@ def checked_job(words: list[str], config: DictConfig) -> Job:
     """A job whose parts were put together once."""
     from lit_dqn.preflight import check_parts  # imports torch
 
-    check_parts(plain(config))
-    return Job(words, config)
+    return Job(words, config, advice=check_parts(plain(config)))
 
 
 def run_hydra(

@@ -25,8 +25,11 @@ from lit_dqn.replay.sampler import Sampler
 from lit_dqn.seeding import integer_seed
 
 
-def check_parts(config: dict[str, Any]) -> None:
+def check_parts(config: dict[str, Any]) -> list[str]:
     """Build what `config` describes, and let go of it.
+
+    Returns:
+        Advice: what will run but is hardly meant, a sentence each.
 
     Raises:
         UserError: one sentence.
@@ -37,12 +40,26 @@ def check_parts(config: dict[str, Any]) -> None:
     env = build("env", config["env"], trusted=True)
     if config["mode"] == "train":
         network_and_replay(config, env)
-        return
+        return _advice_on_cuts(config, env)
     checkpoint = read_checkpoint(Path(config["ckpt"]))
     network_of(checkpoint, config["network"])
     _check_spaces(checkpoint, env)
     if config["mode"] == "play":
         check_rendering(env, render_mode())
+    return []
+
+
+def _advice_on_cuts(config: dict[str, Any], env: Any) -> list[str]:
+    """Checkpoints end the running episodes; too close together, no long one is ever seen to its end."""
+    interval, num_envs = config["checkpoint"]["interval"], config["experience"]["num_envs"]
+    longest = interval // num_envs
+    if env.time_limit is None or longest >= env.time_limit or config["total_env_steps"] <= interval:
+        return []
+    enough = 2 * num_envs * env.time_limit
+    return [
+        f"episodes of {env.id} last up to {env.time_limit} steps, but checkpoint.interval={interval} ends "
+        f"them after {longest} in each of {num_envs} envs; type checkpoint.interval={enough}."
+    ]
 
 
 def network_and_replay(config: dict[str, Any], env: Any) -> tuple[QNetwork, Sampler]:

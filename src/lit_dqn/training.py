@@ -57,7 +57,8 @@ def train(config: DictConfig, run_dir: str | Path | None = None) -> dict[str, An
         raise UserError(f"train() takes mode=train, got mode={config.mode}.")
     if config.resume == "auto":
         raise UserError("resume=auto is for the command line; give train() the path of a checkpoint.")
-    check_parts(plain(config))
+    for advice in check_parts(plain(config)):
+        log.warning(advice)
     resumed = resumed_in(plain(config))
     if run_dir is not None:
         folder = RunFolder(Path(run_dir))
