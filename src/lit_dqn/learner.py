@@ -15,11 +15,18 @@ from lit_dqn.recorded import Recorded
 from lit_dqn.types import Batch, LossOutput
 
 
+def is_ours(agent: Agent, network: QNetwork) -> bool:
+    """Whether agent and network are known to do nothing but apply operators to parameters and a batch."""
+    modules = {type(module).__module__ for module in network.modules()} | {type(agent).__module__}
+    return all(name.startswith(("lit_dqn.", "torch.nn.")) for name in modules) and not any(network.buffers())
+
+
 class Learner:
     """Updates the online network and lets the target follow.
 
-    On a small network most of an update is spent around its arithmetic. So Lightning has no part in it, the
-    parameters are one vector, and the operators from the loss to the clipped gradient are recorded.
+    On a small network most of an update is spent around its arithmetic. So Lightning sees one step a round,
+    the parameters are one vector, and the operators from the loss to the clipped gradient are recorded where
+    the agent and the network are this package's; a user's own may do anything and run as they are written.
 
     Args:
         q_net: the online network.
@@ -39,7 +46,8 @@ class Learner:
     def flatten(self) -> None:
         """Lay the parameters out anew; needed after the networks moved to another device."""
         self.online, self.target = FlatParameters(self.q_net), FlatParameters(self.target_net)
-        self._gradient = Recorded(self._set_gradient)
+        recordable = is_ours(self.agent, self.q_net)
+        self._gradient = Recorded(self._set_gradient) if recordable else self._set_gradient
 
     @torch.no_grad()
     def update(self, batch: Batch, step: Callable[[], Any]) -> tuple[LossOutput, Tensor]:
@@ -67,7 +75,7 @@ class Learner:
         # The mean of the weighted loss: each item counts by its weight / B.
         size = len(out.loss)
         share = torch.full_like(out.loss, 1 / size) if batch.weight is None else batch.weight / size  # [B]
-        gradients = torch.autograd.grad(out.loss, self.online.parameters, share, materialize_grads=True)
+        gradients = torch.autograd.grad(out.loss, self.online.trainable, share, materialize_grads=True)
         self.online.set_gradient(gradients)
         return out.loss.detach(), out.td_error, out.priority, out.q_taken, self._clip()
 

@@ -73,7 +73,7 @@ class Adam(OptimizerConfig):
         self.arguments: dict[str, Any] = {"lr": lr, "eps": eps, "betas": (betas[0], betas[1])}
 
     def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
-        return FusedAdam(parameters, fused=True, **self.arguments)
+        return FusedAdam(parameters, **self.arguments)
 
 
 class RMSProp(OptimizerConfig):

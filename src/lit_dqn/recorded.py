@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
+from contextlib import nullcontext
+from threading import Lock
 
 import torch
 from torch import Tensor
@@ -11,17 +12,17 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.graph import CodeGen
 
-log = logging.getLogger(__name__)
 aten = torch.ops.aten
 TensorFunction = Callable[..., tuple[Tensor, ...]]
+RECORDING = Lock()  # torch traces one function at a time
 
 
 class Recorded:
     """A function of tensors that is recorded at its first call.
 
-    What the function does beside tensor operators happens while it is recorded and never again: Python
-    values it reads are constants from then on. Tensors it closes over are read, and changed, at each call.
-    What cannot be recorded (it decides by a tensor's value) runs as it is.
+    For functions that do nothing but apply operators to tensors: what else they do happens while they are
+    recorded and never again, and Python values they read are constants from then on. Parameters they close
+    over are read, and changed, at each call.
 
     Args:
         function: tensors -> a tuple of tensors; may differentiate inside.
@@ -33,31 +34,28 @@ class Recorded:
 
     @torch.no_grad()
     def __call__(self, first: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        """Call it; the shapes of `others` follow from that of `first` and their number."""
-        kind = (first.shape, first.device, len(others))
+        """Call it; the shapes and dtypes of `others` follow from those of `first` and their number."""
+        device = first.device.type
+        autocast = torch.is_autocast_enabled(device)
+        kind = (first.shape, first.dtype, first.device, len(others), autocast)
         if kind not in self._runs:
-            self._runs[kind] = self._record(first, *others)
-        return self._runs[kind](first, *others)
-
-    def _record(self, *example: Tensor) -> TensorFunction:
-        try:
-            return record(self.function, *example)
-        except Exception as error:
-            log.info("runs operator by operator, which is slower: %s", error)
-            return self.function
+            self._runs[kind] = record(self.function, first, *others)
+        # What autocast does is among the operators; it would do it twice.
+        with torch.autocast(device, enabled=False) if autocast else nullcontext():
+            return self._runs[kind](first, *others)
 
 
 def record(function: TensorFunction, *example: Tensor) -> TensorFunction:
     """The operators `function` runs on arguments like `example`, backward passes included.
 
-    Draws nothing from the global generators.
+    They are not run, and nothing is drawn from the global generators, while they are recorded.
 
     Raises:
-        Exception: whatever the function raises, or it depends on a tensor's value.
+        Exception: what runs depends on a tensor's value, or the function raises.
     """
     devices = sorted({tensor.get_device() for tensor in example if tensor.is_cuda})
-    with torch.random.fork_rng(devices):
-        module = make_fx(function)(*example)
+    with RECORDING, torch.random.fork_rng(devices), torch.autograd.set_multithreading_enabled(False):
+        module = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*example)
     for node in list(module.graph.nodes):
         same = _copied_unchanged(node)
         if same is not None:

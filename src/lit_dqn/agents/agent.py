@@ -28,8 +28,4 @@ class Agent(ABC):
 
     @abstractmethod
     def loss(self, q_net: QNetwork, target_net: QNetwork, batch: Batch) -> LossOutput:
-        """The per-sample loss of one minibatch; no weights, no logging, no gamma.
-
-        A pure function of the networks and the batch: its operators are recorded at the first update and
-        replayed (`lit_dqn.recorded`), so that a Python value it reads counts as it was then.
-        """
+        """The per-sample loss of one minibatch; pure: no weights, no logging, no gamma."""
