@@ -252,7 +252,9 @@ def test_lightning_says_nothing(fork_server, tmp_path):
     """In a process of its own: what was said once, or is a warning, might not be said again."""
     folder, output = tmp_path / "run", tmp_path / "output"
     for more in ([], [f"resume={last(folder)}", "total_env_steps=400"]):
-        values = OmegaConf.to_container(config(*CARTPOLE, "total_env_steps=200", *more))
+        values = OmegaConf.to_container(
+            config(*CARTPOLE, "total_env_steps=200", "checkpoint.interval=1000", *more)
+        )
         assert fork_server.run(config=values, folder=str(folder), output=str(output)) == 0
     assert output.read_text() == ""
 
