@@ -39,11 +39,23 @@ def test_a_batch_of_large_blocks_is_not_paged_in_anew_every_time(monkeypatch):
     assert faults["keep"] < faults["return"] / 5
 
 
+def test_the_environment_s_own_setting_is_what_stops_it(monkeypatch):
+    asked = []
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(ctypes, "CDLL", asked.append)
+    for name in allocator.BY_USER:
+        monkeypatch.delenv(name, raising=False)
+    allocator.keep_freed_memory()
+    assert asked == [None]
+
+
 @pytest.mark.parametrize("where", ["another system", "an environment that says how"])
 def test_elsewhere_nothing_is_set(monkeypatch, where):
     if where == "another system":
         monkeypatch.setattr(sys, "platform", "darwin")
     else:
         monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1")
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_: pytest.fail("asked for the C library"))
+    asked = []
+    monkeypatch.setattr(ctypes, "CDLL", asked.append)
     allocator.keep_freed_memory()
+    assert asked == []

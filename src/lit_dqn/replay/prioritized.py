@@ -126,6 +126,7 @@ class PrioritizedReplay(Sampler):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Sampler.load_state_dict`; priorities of rows that a smaller replay dropped are left out."""
         super().load_state_dict(state)
         buffer = self.buffer
         end = buffer.rows_added * buffer.num_envs
