@@ -188,7 +188,7 @@ def test_the_optimizer_steps_once_per_update_after_the_clipping_and_before_the_t
 
     learner.update(random_batch(), step)
     assert len(norms) == 1
-    assert norms[0].item() <= 1e-3
+    assert norms[0].item() == pytest.approx(1e-3)
     assert all((p == 0.5).all() for p in learner.target_net.parameters())
 
 

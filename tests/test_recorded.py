@@ -159,19 +159,42 @@ def test_an_error_of_the_function_comes_out_as_it_is():
         Recorded(fails)(torch.zeros(1))
 
 
+class Names(TorchDispatchMode):
+    """Names of the operators that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.__name__.split(".")[0])
+        return func(*args, **(kwargs or {}))
+
+
 def test_fewer_operators_run_than_were_written():
-    names = []
-
-    class Names(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            names.append(func.__name__.split(".")[0])
-            return func(*args, **(kwargs or {}))
-
     run = record(lambda x: (x.detach().t().t().view(2, 3) + 1, x.exp())[:1], torch.zeros(2, 3))
     x = torch.ones(2, 3)
-    with torch.no_grad(), Names():
+    with torch.no_grad(), Names() as ran:
         run(x)
-    assert names == ["add"]
+    assert ran.names == ["add"]
+
+
+def test_views_of_what_is_closed_over_are_taken_once_and_show_its_values_of_now():
+    weight = torch.nn.Parameter(torch.arange(6.0).view(2, 3))
+
+    def function(x):
+        return (x @ weight.t().view(3, 2), weight.t()[0] + x.sum(), weight.detach().view(-1) + 1)
+
+    with torch.no_grad():
+        run = record(function, torch.zeros(1, 3))
+        for factor in (2, -3):
+            weight.mul_(factor)
+            x = torch.randn(1, 3)
+            with Names() as ran:
+                found = run(x)
+            assert sorted(ran.names) == ["add", "add", "mm", "sum"]
+            for one, other in zip(found, function(x), strict=True):
+                assert torch.equal(one, other)
 
 
 class Counting(DQN):

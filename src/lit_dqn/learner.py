@@ -83,7 +83,7 @@ class Learner:
     def _clip(self) -> Tensor:
         norm: Tensor = torch.linalg.vector_norm(self.online.gradient)
         if self.max_grad_norm is not None:
-            self.online.gradient.mul_((self.max_grad_norm / (norm + 1e-6)).clamp_(max=1.0))
+            self.online.gradient.div_((norm / self.max_grad_norm).clamp_(min=1.0))
         return norm
 
     @torch.no_grad()
