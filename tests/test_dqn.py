@@ -4,38 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
 
+import tables
 from lit_dqn.agents.dqn import DQN
-from lit_dqn.networks.qnetwork import QNetwork, QOutput
-from lit_dqn.types import Batch
-
-
-class Table(nn.Module):
-    """Action values of each state, looked up by a one-hot observation."""
-
-    def __init__(self, rows):
-        super().__init__()
-        self.values = nn.Parameter(torch.tensor(rows))
-
-    def forward(self, features: Tensor) -> QOutput:
-        return QOutput(features @ self.values)
+from tables import batch_of
 
 
 def table(*rows):
-    return QNetwork(nn.Identity(), Table([list(row) for row in rows]))
-
-
-def batch_of(state, action, reward, discount, next_state, states=2):
-    eye = torch.eye(states)
-    return Batch(
-        obs=eye[state],
-        action=torch.tensor(action),
-        reward=torch.tensor(reward),
-        discount=torch.tensor(discount),
-        next_obs=eye[next_state],
-        index=torch.arange(len(action)),
-    )
+    return tables.table(DQN(), [[[q] for q in row] for row in rows])
 
 
 ONLINE = ((1.0, 2.0), (7.0, 5.0))  # prefers action 0 in state 1
@@ -83,7 +59,7 @@ def test_the_gradient_of_mse_is_the_error_and_that_of_huber_the_clipped_error():
     for loss in ("mse", "huber"):
         net = table(*ONLINE)
         DQN(loss=loss).loss(net, table(*TARGET), batch).loss.sum().backward()
-        gradients[loss] = net.head.values.grad.tolist()
+        gradients[loss] = net.head.raw_outputs.grad.squeeze(-1).tolist()
     assert gradients["mse"] == [[-3.0, 0.0], [0.0, 0.5]]
     assert gradients["huber"] == [[-1.0, 0.0], [0.0, 0.5]]
 
@@ -94,9 +70,9 @@ def test_no_gradient_reaches_the_target_net_nor_the_online_net_through_the_next_
     batch = batch_of([0, 0], [0, 1], [1.0, 1.0], [0.9, 0.9], [1, 1])
     out = DQN(double=double).loss(online, target, batch)
     out.loss.sum().backward()
-    assert target.head.values.grad is None
-    assert online.head.values.grad[1].tolist() == [0.0, 0.0]  # state 1 is only a next one
-    assert (online.head.values.grad[0] != 0).all()
+    assert target.head.raw_outputs.grad is None
+    assert online.head.raw_outputs.grad[1].flatten().tolist() == [0.0, 0.0]  # state 1 is only a next one
+    assert (online.head.raw_outputs.grad[0] != 0).all()
     assert [v.requires_grad for v in (out.td_error, out.priority, out.q_taken)] == [False] * 3
 
 

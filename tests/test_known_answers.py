@@ -55,6 +55,29 @@ def test_the_corridor_is_solved_exactly_from_vectors_and_from_a_discrete_space(t
     assert policy.act(states).tolist() == [1, 1, 1, 1]
 
 
+FAMILY = {
+    "c51": ["agent.v_min=-1", "agent.v_max=11", "agent.num_atoms=25"],
+    "qrdqn": ["agent.num_quantiles=5"],
+    "iqn": [],
+}
+"""Agents beside dqn, with supports that cover the values."""
+
+
+@pytest.mark.parametrize("agent", FAMILY)
+def test_every_agent_finds_the_exact_values(tmp_path, agent):
+    options = [f"agent={agent}", *FAMILY[agent], "total_env_steps=2000", "optimizer.lr=2e-3"]
+    policy = trained(tmp_path / "keep", "KeepOnly", *options)
+    np.testing.assert_allclose(policy.q_values(ONE)[0], trap_envs.KeepOnlyEnv().q_star(GAMMA), atol=1.0)
+    policy = trained(tmp_path / "chain", "Chain", *options)
+    np.testing.assert_allclose(
+        policy.q_values(np.eye(5)[:4]), trap_envs.ChainEnv().q_star(GAMMA)[:4], atol=0.15
+    )
+    policy = trained(tmp_path / "start", "DiscreteStart1", *options)
+    states = np.array([[t / 4, 1.0] for t in range(4)])
+    best = np.array([sum(GAMMA**k for k in range(4 - t)) for t in range(4)])
+    np.testing.assert_allclose(policy.q_values(states)[:, 2], best, atol=0.4)
+
+
 def test_actions_numbered_from_one_are_learnt_and_given_in_the_envs_numbering(tmp_path):
     policy = trained(tmp_path, "DiscreteStart1")
     states = np.array([[t / 4, 1.0] for t in range(4)])

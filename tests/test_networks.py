@@ -43,7 +43,7 @@ def test_a_dueling_value_is_the_value_plus_the_centred_advantages():
     head = DuelingHead(4, 8, 3)
     features = torch.randn(5, 4)
     values = head(features).q_values
-    value, advantage = head.value(features), head.advantage(features)
+    value, advantage = head.value(features), head.advantage(features)  # one output per action: [B, A x 1]
     torch.testing.assert_close(values.mean(dim=1, keepdim=True), value)
     torch.testing.assert_close(values - value, advantage - advantage.mean(dim=1, keepdim=True))
     with torch.no_grad():

@@ -10,7 +10,11 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from lit_dqn.agents.agent import Agent
+from lit_dqn.agents.c51 import C51
 from lit_dqn.agents.dqn import DQN
+from lit_dqn.agents.iqn import IQN
+from lit_dqn.agents.qrdqn import QRDQN
 from lit_dqn.fused_adam import FusedAdam
 from lit_dqn.learner import Learner
 from lit_dqn.networks.mlp import MLP
@@ -58,6 +62,38 @@ def test_a_recorded_learner_does_what_an_eager_one_does(network, agent, weighted
             assert torch.equal(norm, expected_norm)
             assert torch.equal(fast.online.vector, eager.online.vector)
             assert torch.equal(fast.target.vector, eager.target.vector)
+    assert isinstance(fast._gradient, Recorded)
+
+
+@pytest.mark.parametrize("switches", [{}, {"dueling": True, "noisy": True, "layer_norm": True}])
+@pytest.mark.parametrize(
+    "agent",
+    [
+        DQN(munchausen=True),
+        C51(num_atoms=5, v_min=-2, v_max=2),
+        C51(num_atoms=5, v_min=-2, v_max=2, double=True),
+        QRDQN(num_quantiles=4),
+        QRDQN(num_quantiles=4, munchausen=True),
+        IQN(num_online_taus=3, num_target_taus=4, double=True),
+        IQN(munchausen=True),
+    ],
+    ids=lambda agent: type(agent).__name__ if isinstance(agent, Agent) else None,
+)
+def test_every_agent_s_recorded_updates_are_the_eager_ones(agent, switches):
+    def learner():
+        torch.manual_seed(0)
+        q_net = MLP((3,), 2, agent.readout, hidden=[8, 8], **switches)
+        made = Learner(q_net, copy.deepcopy(q_net).requires_grad_(False), agent, max_grad_norm=0.5)
+        return made, FusedAdam([made.online.vector], lr=0.01, betas=(0.9, 0.999), eps=1e-8)
+
+    (fast, fast_adam), (eager, eager_adam) = learner(), learner()
+    eager._gradient = eager._set_gradient
+    for seed in range(4):
+        batch = batch_of(seed, weighted=seed % 2 == 0)
+        for one, adam in ((fast, fast_adam), (eager, eager_adam)):
+            torch.manual_seed(seed)
+            one.update(batch, adam.step)
+        assert torch.equal(fast.online.vector, eager.online.vector)
     assert isinstance(fast._gradient, Recorded)
 
 

@@ -43,11 +43,20 @@ class EpsilonGreedy:
 
 
 class EpisodeAccounts:
-    """Return and length of each env's running episode, from rewards and flags alone."""
+    """Return and length of each env's running episode, from rewards and flags alone.
 
-    def __init__(self, num_envs: int) -> None:
+    Args:
+        num_envs: N.
+        gamma: of the discounted returns whose range is kept.
+    """
+
+    def __init__(self, num_envs: int, gamma: float = 1.0) -> None:
+        self.gamma = gamma
         self.returns = np.zeros(num_envs)
+        self.discounted = np.zeros(num_envs)
         self.lengths = np.zeros(num_envs, dtype=np.int64)
+        # Of finished episodes, from their first and from their last step.
+        self.lowest, self.highest = float("inf"), float("-inf")
 
     def add(self, reward: Array, ended: Array) -> list[tuple[int, float, int]]:
         """Count one vector step; every env must have really stepped or have reward 0 and be at its start.
@@ -56,18 +65,21 @@ class EpisodeAccounts:
             (env, return, length) of the episodes that ended.
         """
         self.returns += reward
+        self.discounted += self.gamma ** np.maximum(self.lengths, 0) * reward
         self.lengths += 1
         if not ended.any():
             return []
+        known = np.concatenate([self.discounted[ended], reward[ended]])
+        self.lowest, self.highest = min(self.lowest, known.min()), max(self.highest, known.max())
         done = [(int(i), float(self.returns[i]), int(self.lengths[i])) for i in np.flatnonzero(ended)]
-        self.returns[ended] = 0.0
+        self.returns[ended] = self.discounted[ended] = 0.0
         # The autoreset row that follows is no env step: it brings the length from -1 to 0.
         self.lengths[ended] = -1
         return done
 
     def clear(self) -> None:
         """Forget the running episodes."""
-        self.returns[:] = 0.0
+        self.returns[:] = self.discounted[:] = 0.0
         self.lengths[:] = 0
 
 
@@ -125,7 +137,7 @@ class ExperienceSource:
         self.episodes = 0
         self.finished: list[tuple[float, int]] = []  # (return, length) since the last `take_finished`
         self.on_step: Callable[[int], None] = lambda _: None  # called with env_step after each vector step
-        self._accounts = EpisodeAccounts(envs.num_envs)
+        self._accounts = EpisodeAccounts(envs.num_envs, replay.buffer.gamma)
         self._needs_reset = np.zeros(envs.num_envs, dtype=bool)  # its next row is a reset row
         self._obs: Array | None = None  # None: the envs must be reset before the next step
 
@@ -180,6 +192,10 @@ class ExperienceSource:
         """(return, length) of the episodes that ended since the last call."""
         finished, self.finished = self.finished, []
         return finished
+
+    def returns_seen(self) -> tuple[float, float]:
+        """Lowest and highest discounted return since this process began; (inf, -inf) before any."""
+        return self._accounts.lowest, self._accounts.highest
 
     def state_dict(self) -> dict[str, Any]:
         """Valid after `cut` only: running episodes are not part of it."""

@@ -1,4 +1,4 @@
-"""The process's global generators: nothing of ours draws from them while training, but an env may.
+"""The process's global generators: noisy and sampling networks draw from torch's, an env may from any.
 
 Their states cannot be saved everywhere (NumPy's is no plain container), so at a checkpoint they are seeded
 anew as a function of where the run is, as the envs are.
@@ -26,11 +26,11 @@ def seed_global_generators(root: int, *counters: int) -> None:
 @contextmanager
 def own_global_generators(root: int, *counters: int) -> Iterator[None]:
     """Generators seeded for what happens inside; afterwards they are as they were."""
-    python, numpy, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    seed_global_generators(root, *counters)
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
-        torch.set_rng_state(torch_state)
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        seed_global_generators(root, *counters)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002

@@ -82,7 +82,8 @@ def _evaluate(config: DictConfig, folder: RunFolder) -> str:
         stack = FrameStack.of(checkpoint[HEADER]["config"]["buffer"])
         evaluator = Evaluator(env, values["seed"], **{k: values["evaluation"][k] for k in names}, stack=stack)
         env_step = checkpoint["learner"]["env_step"]
-        network = network_of(checkpoint, values["network"]).to(device_of(values["trainer"]["gpus"]))
+        network = network_of(checkpoint, values).eval()
+        network = network.to(device_of(values["trainer"]["gpus"]))
         evaluation = evaluator(acting_values(network), env_step)
         baseline = values["evaluation"]["random_baseline"]
         result = result_values(
@@ -114,7 +115,7 @@ def device_of(gpus: int | list[int] | str | None) -> torch.device:
 def _play(config: DictConfig, folder: RunFolder) -> str:
     values = plain(config)
     with run_log(folder):
-        policy = policy_of(read_checkpoint(Path(config.ckpt)), values["network"])
+        policy = policy_of(read_checkpoint(Path(config.ckpt)), values)
         set_threads(values["trainer"]["threads"])
         env: GymEnvs = build("env", values["env"], trusted=True)
         mode = render_mode()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lit_dqn.agents.agent import Agent
 from lit_dqn.learner import Learner
-from lit_dqn.networks.qnetwork import QNetwork, acting_values
+from lit_dqn.networks.qnetwork import QNetwork, acting_values, without_noise
 from lit_dqn.optimizers import OptimizerConfig
 from lit_dqn.types import Batch, EvaluationResult, PriorityUpdate, QFunction
 
@@ -91,7 +91,8 @@ class LitDQN(LightningModule):
         self.metrics = {name: torch.stack(c).mean() for name, c in zip(METRICS, columns, strict=True)}
 
     def validation_step(self, batch: int) -> None:
-        self.evaluation = self.evaluate(acting_values(self.q_net), self.env_step)
+        with without_noise(self.q_net):
+            self.evaluation = self.evaluate(acting_values(self.q_net), self.env_step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["learner"] = {"updates": self.learner.updates, "env_step": self.env_step}

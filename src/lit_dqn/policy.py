@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lit_dqn.agents.agent import Agent
 from lit_dqn.checkpoint_file import HEADER, q_net_weights, read_checkpoint
 from lit_dqn.config.build import build
 from lit_dqn.envs.frame_stack import FrameStack
@@ -75,11 +76,11 @@ def load(path: str | Path) -> Policy:
     return policy_of(read_checkpoint(Path(path)))
 
 
-def policy_of(checkpoint: dict[str, Any], network: Mapping[str, Any] | None = None) -> Policy:
+def policy_of(checkpoint: dict[str, Any], config: Mapping[str, Any] | None = None) -> Policy:
     """The policy of a checkpoint that is read already; see `network_of`."""
     header = checkpoint[HEADER]
     stack = FrameStack.of(header["config"]["buffer"])
-    return Policy(network_of(checkpoint, network), header["spaces"], stack)
+    return Policy(network_of(checkpoint, config), header["spaces"], stack)
 
 
 def batch_of_one(obs: Any) -> Any:
@@ -107,12 +108,12 @@ def merge_axes(obs: Any, count: int) -> Any:
     return array.reshape(-1, *array.shape[2:])
 
 
-def network_of(checkpoint: dict[str, Any], network: Mapping[str, Any] | None = None) -> QNetwork:
+def network_of(checkpoint: dict[str, Any], config: Mapping[str, Any] | None = None) -> QNetwork:
     """The checkpoint's online network with its weights.
 
     Args:
-        network: its class and options from a checked configuration, which may name code from outside
-            lit_dqn; None takes the file's own, which may not.
+        config: a checked configuration, whose agent and network may be code from outside lit_dqn; None
+            takes the file's own, which may not.
 
     Raises:
         UserError: the weights do not fit the network.
@@ -120,9 +121,10 @@ def network_of(checkpoint: dict[str, Any], network: Mapping[str, Any] | None = N
     header = checkpoint[HEADER]
     frame = encoded_space(rebuild(header["spaces"]["observation"])).shape
     shape = FrameStack.of(header["config"]["buffer"]).shape(frame)
-    values = header["config"]["network"] if network is None else network
-    num_actions = header["spaces"]["action"]["n"]
-    built: QNetwork = build("network", values, shape, num_actions, trusted=network is not None)
+    values, trusted = (header["config"], False) if config is None else (config, True)
+    agent: Agent = build("agent", values["agent"], trusted=trusted)
+    objects = (shape, header["spaces"]["action"]["n"], agent.readout)
+    built: QNetwork = build("network", values["network"], *objects, trusted=trusted)
     load_weights(built, checkpoint)
     return built
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lit_dqn.agents.agent import Agent
 from lit_dqn.checkpoint_file import HEADER, check_row_files, read_checkpoint
 from lit_dqn.config.build import build
 from lit_dqn.envs.frame_stack import FrameStack
@@ -39,10 +40,10 @@ def check_parts(config: dict[str, Any]) -> list[str]:
         check_row_files(resumed, read_checkpoint(resumed))
     env = build("env", config["env"], trusted=True)
     if config["mode"] == "train":
-        network_and_replay(config, env)
+        learning_parts(config, env)
         return _advice_on_cuts(config, env)
     checkpoint = read_checkpoint(Path(config["ckpt"]))
-    network_of(checkpoint, config["network"])
+    network_of(checkpoint, config)
     _check_spaces(checkpoint, env)
     if config["mode"] == "play":
         check_rendering(env, render_mode())
@@ -62,22 +63,24 @@ def _advice_on_cuts(config: dict[str, Any], env: Any) -> list[str]:
     ]
 
 
-def network_and_replay(config: dict[str, Any], env: Any) -> tuple[QNetwork, Sampler]:
-    """The network, with the weights of `init_from`, and the replay for an env.
+def learning_parts(config: dict[str, Any], env: Any) -> tuple[Agent, QNetwork, Sampler]:
+    """The agent, its network, with the weights of `init_from`, and the replay for an env.
 
     Raises:
         UserError: the weights do not fit, or the replay is too small.
     """
     space = env.observation_space
     shape = FrameStack.of(config["buffer"]).shape(space.shape)
-    network: QNetwork = build("network", config["network"], shape, env.num_actions, trusted=True)
+    agent: Agent = build("agent", config["agent"], trusted=True)
+    objects = (shape, env.num_actions, agent.readout)
+    network: QNetwork = build("network", config["network"], *objects, trusted=True)
     if config["init_from"] is not None:
         load_weights(network, read_checkpoint(Path(config["init_from"])))
     dtype = torch.uint8 if space.dtype == np.uint8 else torch.float32
     num_envs, seed = config["experience"]["num_envs"], integer_seed(config["seed"], "replay")
-    objects = (space.shape, dtype, num_envs, config["gamma"], seed)
-    replay: Sampler = build("buffer", config["buffer"], *objects, trusted=True)
-    return network, replay
+    rows = (space.shape, dtype, num_envs, config["gamma"], seed)
+    replay: Sampler = build("buffer", config["buffer"], *rows, trusted=True)
+    return agent, network, replay
 
 
 def _check_spaces(checkpoint: dict[str, Any], env: Any) -> None:

@@ -34,7 +34,7 @@ from lit_dqn.folder import RunFolder, new_folder, own_folder_of
 from lit_dqn.global_generators import seed_global_generators
 from lit_dqn.module import LitDQN
 from lit_dqn.networks.qnetwork import acting_values
-from lit_dqn.preflight import check_parts, network_and_replay
+from lit_dqn.preflight import check_parts, learning_parts
 from lit_dqn.replay.segments import Segments
 from lit_dqn.report import result_values
 from lit_dqn.run_log import log, quiet_lightning, run_log
@@ -145,7 +145,7 @@ class Fit:
 
     def _learner_and_data(self) -> tuple[LitDQN, ReplayDataModule]:
         config, env, seed = self.config, self.env, self.config["seed"]
-        q_net, replay = network_and_replay(config, env)
+        agent, q_net, replay = learning_parts(config, env)
         actor = EpsilonGreedy(acting_values(q_net), env.num_actions, numpy_generator(seed, "exploration"))
         envs = env.make(config["experience"]["num_envs"])
         stack = FrameStack.of(config["buffer"])
@@ -154,7 +154,7 @@ class Fit:
         dataset = ReplayDataset(source, total_env_steps=config["total_env_steps"], **rounds)
         module = LitDQN(
             q_net,
-            build("agent", config["agent"], trusted=True),
+            agent,
             build("optimizer", config["optimizer"], trusted=True),
             self.evaluator,
             replay.update_priorities,

@@ -13,6 +13,7 @@ from lit_dqn.callbacks.common import Milestones, data_of, learner
 from lit_dqn.errors import RunError
 from lit_dqn.files import MetricsFile
 from lit_dqn.module import METRICS, LitDQN
+from lit_dqn.run_log import log
 from lit_dqn.schedules import Schedule
 
 EVALUATION = ("eval/return_mean", "eval/return_std", "eval/length_mean", "eval/random_return")
@@ -69,6 +70,7 @@ class Points(Callback):
         self._rounds = 0
         self._clock = (time.perf_counter(), 0, 0)  # time, env step and updates at the last point
         self._resumed_length: int | None = None
+        self._advised = False  # the agent's advice on the returns is given once
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         module = learner(pl_module)
@@ -122,6 +124,10 @@ class Points(Callback):
         values["time/env_steps_per_second"] = (module.env_step - env_step) / (now - then)
         values["time/updates_per_second"] = (module.updates - updates) / (now - then)
         self.recorder.record(trainer, module.env_step, values)
+        advice = None if self._advised else module.learner.agent.advice_on_returns(*source.returns_seen())
+        if advice is not None:
+            log.warning(advice)
+            self._advised = True
         self._clock = (now, module.env_step, module.updates)
         self._sums, self._rounds = {}, 0
 

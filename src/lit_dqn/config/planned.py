@@ -7,17 +7,14 @@ from lit_dqn.errors import UserError
 
 PLANNED_KEYS = frozenset(
     {
-        "agent.munchausen",
         "env.game",
         "env.image_layout",
         "experience.overlap",
-        "network.noisy",
         "trainer.profile",
     }
 )
 PLANNED_VALUES = frozenset(
     {
-        *(f"agent={name}" for name in ("c51", "qrdqn", "iqn")),
         *(f"env={name}" for name in ("minatar", "atari", "pong", "breakout")),
         "experiment=rainbow",
         "mode=doctor",

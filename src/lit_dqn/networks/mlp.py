@@ -11,20 +11,21 @@ from annotated_types import Ge, Len
 from pydantic import ConfigDict, validate_call
 from torch import Tensor, nn
 
-from lit_dqn.networks.heads import DuelingHead, ScalarHead
+from lit_dqn.networks.heads import DuelingHead, PlainHead
 from lit_dqn.networks.qnetwork import QNetwork
+from lit_dqn.networks.readout import MakeReadout, Scalar
 
 
 class MLPEncoder(nn.Module):
     """Flatten, scale uint8 to [0, 1], then ReLU layers (none: the observation itself)."""
 
-    def __init__(self, inputs: int, hidden: list[int]) -> None:
+    def __init__(self, inputs: int, hidden: list[int], layer_norm: bool) -> None:
         super().__init__()
         self.inputs = inputs
         widths = [inputs, *hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
-            layers += [nn.Linear(before, after), nn.ReLU()]
+            layers += [nn.Linear(before, after), *([nn.LayerNorm(after)] if layer_norm else []), nn.ReLU()]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -40,8 +41,11 @@ class MLP(QNetwork):
     Args:
         obs_shape: shape of one observation, flattened here.
         num_actions: A >= 1.
+        make_readout: the agent's.
         hidden: widths of the hidden layers, each >= 1, at least one.
         dueling: a value and an advantage stream (arXiv:1511.06581).
+        noisy: the head's layers are noisy (arXiv:1706.10295).
+        layer_norm: hidden layers are normalised before their ReLU (arXiv:1607.06450).
     """
 
     @validate_call(config=ConfigDict(arbitrary_types_allowed=True))
@@ -49,13 +53,23 @@ class MLP(QNetwork):
         self,
         obs_shape: tuple[int, ...],
         num_actions: Annotated[int, Ge(1)],
+        make_readout: MakeReadout = Scalar,
         *,
         hidden: Annotated[list[Annotated[int, Ge(1)]], Len(1)] = [128, 128],  # noqa: B006  (never changed)
         dueling: bool = False,
+        noisy: bool = False,
+        layer_norm: bool = False,
     ) -> None:
         inputs = math.prod(obs_shape)
-        head = DuelingHead if dueling else ScalarHead
+        head = DuelingHead if dueling else PlainHead
         super().__init__(
-            encoder=MLPEncoder(inputs, hidden[:-1]),
-            head=head(hidden[-2] if len(hidden) > 1 else inputs, hidden[-1], num_actions),
+            encoder=MLPEncoder(inputs, hidden[:-1], layer_norm),
+            head=head(
+                hidden[-2] if len(hidden) > 1 else inputs,
+                hidden[-1],
+                num_actions,
+                make_readout,
+                noisy=noisy,
+                layer_norm=layer_norm,
+            ),
         )

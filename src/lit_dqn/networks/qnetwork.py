@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lit_dqn.types import QFunction
-
-
-class QOutput(NamedTuple):
-    """What a scalar head returns."""
-
-    q_values: Tensor  # [B, A]
 
 
 class QNetwork(nn.Module):
@@ -29,13 +25,20 @@ class QNetwork(nn.Module):
         self.encoder = encoder
         self.head = head
 
-    def forward(self, obs: Tensor) -> QOutput:
-        output: QOutput = self.head(self.encoder(obs))
-        return output
+    def forward(self, obs: Tensor, *arguments: Any) -> Any:
+        """The head's output for observations [B, *obs].
+
+        Args:
+            arguments: what the agent's readout takes beside the features, such as a number of samples.
+        """
+        return self.head(self.encoder(obs), *arguments)
 
 
 def acting_values(network: QNetwork) -> QFunction:
-    """The network's action values for acting: no gradient, the caller's device in and out."""
+    """The network's action values for acting: no gradient, the caller's device in and out.
+
+    In training mode a noisy network draws its noise here, for each observation its own.
+    """
     parameter = next(network.parameters())
 
     def q_values(obs: Tensor) -> Tensor:
@@ -44,3 +47,14 @@ def acting_values(network: QNetwork) -> QFunction:
         return values.to(obs.device)
 
     return q_values
+
+
+@contextmanager
+def without_noise(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside: nothing a network draws while it learns is drawn."""
+    training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(training)
