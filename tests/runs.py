@@ -40,7 +40,8 @@ def _composed(groups: tuple[str, ...]) -> DictConfig:
 
 def config(*overrides: str) -> DictConfig:
     """A configuration; like `compose`, but what composes takes longer than a tiny run, so it is kept."""
-    groups = tuple(o for o in overrides if o.partition("=")[0] in ("env", "env.id", "optimizer", "buffer"))
+    names = ("env", "env.id", "agent", "optimizer", "buffer")
+    groups = tuple(o for o in overrides if o.partition("=")[0] in names)
     values = [o for o in overrides if o not in groups]
     return OmegaConf.merge(_composed(groups), OmegaConf.from_dotlist(values))  # type: ignore[return-value]
 

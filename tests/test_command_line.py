@@ -16,8 +16,10 @@ from omegaconf import OmegaConf
 
 from cli import CommandLine
 from conftest import TINY, command
-from lit_dqn import compose, train
+from lit_dqn import compose, load, train
+from lit_dqn.checkpoint_file import FORMAT
 from lit_dqn.config.compose import plain
+from lit_dqn.errors import UserError
 from lit_dqn.preflight import check_parts
 
 
@@ -199,7 +201,7 @@ def test_resume_auto_starts_afresh_then_continues(cli):
     (mine / "tensorboard" / "events.out.tfevents.1.old").touch()
     assert cli(*here).code == 0
     assert not (mine / "tensorboard" / "events.out.tfevents.1.old").exists()
-    assert result(mine)["env_steps"] == 400
+    assert 400 <= result(mine)["env_steps"] < 500
     assert cli(*here, "total_env_steps=500").code == 0
     assert result(mine)["env_steps"] >= 500
     assert (mine / "metrics.csv").read_text().count("env_step,") == 1
@@ -301,6 +303,7 @@ def test_a_run_that_stopped_at_its_return_says_how_to_train_on(cli):
 def test_a_finished_run_in_a_sweeps_folder_keeps_its_words(cli):
     sweep = ["-m", *TINY, "hydra.sweep.dir=sweep", "hydra.sweep.subdir=${hydra.job.num}"]
     assert cli(*sweep, "seed=5").code == 0
+    (cli.folder / "sweep" / "multirun.yaml").unlink()  # which would refuse the whole sweep
     assert cli(*sweep, "seed=7").code == 1
     assert "seed: 5" in (cli.folder / "sweep" / "0" / ".hydra" / "config.yaml").read_text()
 
@@ -367,6 +370,85 @@ def test_code_that_only_the_file_names_is_not_imported(cli, run_folder, monkeypa
     assert answer.code == 2
     assert "trust=true" in answer.err
     assert len(answer.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("key", ["resume", "mode=eval ckpt"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"env__id": "${env.kwargs.x}", "env__kwargs": {"x": "planted:Trap/Chain-v0"}},
+        {"env__id": "${oc.decode:'planted:Trap/Chain-v0'}"},
+        {"env__wrappers": ["${env.kwargs.x}"], "env__kwargs": {"x": "planted.Wrapper"}},
+        {"network___target_": "${oc.decode:planted.Net}"},
+        {"env__kwargs": {"x": "${oc.env:HOME}"}},
+    ],
+)
+def test_an_interpolation_in_a_file_is_refused_and_not_resolved(cli, run_folder, monkeypatch, key, changes):
+    (cli.folder / "planted.py").write_text("raise SystemExit('the planted module was imported')")
+    monkeypatch.syspath_prepend(str(cli.folder))
+    path = with_config(run_folder, **changes)
+    answer = cli(*f"{key}={path}".split(" ", 1 if key.startswith("mode") else 0), "total_env_steps=500")
+    assert answer.code == 2
+    assert "interpolation" in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("key", ["resume", "ckpt", "init_from"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"lit_dqn": {"format": FORMAT}},
+        {"lit_dqn": {"format": FORMAT, "config": {}}},
+        {"lit_dqn": {"format": FORMAT, "config": [], "spaces": None}, "state_dict": {}},
+    ],
+)
+def test_a_file_that_only_looks_like_a_checkpoint_is_refused(cli, key, content):
+    torch.save(content, "odd.ckpt")
+    before = sorted(cli.folder.iterdir())
+    answer = cli(*(["mode=eval"] if key == "ckpt" else []), f"{key}=odd.ckpt")
+    assert (answer.code, len(answer.err.splitlines())) == (2, 1)
+    assert "odd.ckpt is no lit_dqn checkpoint, or is damaged" in answer.err
+    assert sorted(cli.folder.iterdir()) == before
+    with pytest.raises(UserError, match="no lit_dqn checkpoint"):
+        load("odd.ckpt")
+
+
+@pytest.mark.parametrize("part", ["learner", "state_dict"])
+def test_a_checkpoint_without_one_of_its_parts_is_refused_before_a_folder_is_made(cli, run_folder, part):
+    path = run_folder / "checkpoints" / "last.ckpt"
+    checkpoint = torch.load(path, weights_only=True)
+    del checkpoint[part]
+    torch.save(checkpoint, path)
+    before = sorted(cli.folder.rglob("*"))
+    answer = cli("mode=eval", f"ckpt={ckpt(run_folder)}")
+    assert answer.code == 2
+    assert f"it has no {part}" in answer.err
+    assert sorted(cli.folder.rglob("*")) == before
+
+
+def test_a_damaged_result_counts_as_unfinished(cli, run_folder):
+    (run_folder / "result.json").write_text("{")
+    answer = cli(f"resume={ckpt(run_folder)}", "total_env_steps=500")
+    assert answer.code == 0, answer.err
+    assert result(run_folder)["env_steps"] >= 500
+
+
+@pytest.mark.parametrize("start", ["experiment=textbook", "init_from=first.ckpt", "tuned=none"])
+def test_resume_auto_takes_what_a_run_started_from_from_its_checkpoint(cli, run_folder, start):
+    shutil.copy(run_folder / "checkpoints" / "last.ckpt", "first.ckpt")
+    words = [*TINY, "env=cartpole", start, "hydra.run.dir=mine", "resume=auto"]
+    assert cli(*words).code == 0
+    again = cli(*words)
+    assert (again.code, "is finished" in again.out) == (0, True), again.err
+    assert cli(*words, "total_env_steps=500").code == 0
+
+
+@pytest.mark.parametrize("word", ["hydra/launcher=joblib", "hydra/sweeper=optuna"])
+def test_another_launcher_or_sweeper_than_hydras_own_is_refused(cli, word):
+    answer = cli("-m", *TINY, "seed=0,1", word)
+    assert answer.code == 2
+    assert answer.err.startswith(f"error: {word}: ")
+    assert not (cli.folder / "outputs").exists()
 
 
 def test_an_env_module_of_the_file_is_imported_when_trusted_or_typed(cli, tmp_path):

@@ -6,6 +6,9 @@ import re
 from datetime import datetime
 
 import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from conftest import TINY
@@ -52,6 +55,28 @@ def test_a_yaml_is_a_screen_and_published_values_name_their_source(yaml):
     assert len(text.splitlines()) <= 25 or yaml.name == "config.yaml"
     if yaml.parent.name == "tuned":
         assert re.search(r"^# .*(zoo|doi:|arXiv:|et al)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("order", "seed"), [("[base, _self_]", 1), ("[_self_, base]", 2)])
+def test_of_a_yaml_and_its_defaults_the_later_one_wins(tmp_path, order, seed):
+    (tmp_path / "main.yaml").write_text(f"defaults: {order}\nseed: 1\n")
+    (tmp_path / "base.yaml").write_text("seed: 2\n")
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        assert hydra_compose("main").seed == seed
+
+
+def test_a_file_that_an_interpolation_chooses_cannot_choose_groups(tmp_path):
+    for folder in ("net", "recipe"):
+        (tmp_path / folder).mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "net" / f"{name}.yaml").write_text(f"name: {name}\n")
+    (tmp_path / "main.yaml").write_text("defaults:\n  - net: a\n  - recipe: ${net}_x\n")
+    (tmp_path / "recipe" / "a_x.yaml").write_text("defaults:\n  - override /net: b\n")
+    with (
+        initialize_config_dir(str(tmp_path), version_base="1.3"),
+        pytest.raises(HydraException, match="Default List Overrides are not allowed"),
+    ):
+        hydra_compose("main")
 
 
 def test_typed_values_win_over_the_recipe():

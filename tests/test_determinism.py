@@ -15,6 +15,7 @@ ENVS = {
     "cartpole": ["env=cartpole"],
     "an env that draws from NumPy's global generator": ["env=gym", "env.id=Trap/LegacyGlobalRng-v0"],
     "an env that draws from its own generator": ["env=gym", "env.id=Trap/SeededNoise-v0"],
+    "a noisy network that samples quantiles": ["env=cartpole", "agent=iqn", "network.noisy=true"],
 }
 
 

@@ -7,20 +7,24 @@ import logging
 import signal
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 from omegaconf import OmegaConf
+from pytorch_lightning.loggers import CSVLogger
 from torch.utils.data import DataLoader, IterableDataset
 
+from lit_dqn import train
 from lit_dqn.callbacks.checkpoints import Checkpoints
 from lit_dqn.checkpoint_file import DATA
 from lit_dqn.data import ReplayDataModule, ReplayDataset
 from lit_dqn.errors import RunError
+from lit_dqn.evaluation import Evaluator
 from lit_dqn.module import LitDQN
+from lit_dqn.networks.mlp import MLP
 from runs import config, difference, last, load, metrics, run, weights
 
 QUIET = [
@@ -89,6 +93,70 @@ def test_an_iterable_dataset_without_a_length_is_fetched_ahead(tmp_path):
     events: list[str] = []
     fit(Numbers(events), tmp_path)
     assert events[:3] == ["fetch 0", "fetch 1", "step 0"]
+
+
+class Validating(Steps):
+    """Stops at its second step, with a validation in three batches."""
+
+    def training_step(self, batch: int) -> None:
+        super().training_step(batch)
+        self.trainer.should_stop = batch == 1
+
+    def validation_step(self, batch: Any) -> None:
+        self.events.append("validate")
+
+
+@pytest.mark.filterwarnings(*QUIET)
+def test_stopping_runs_a_whole_validation_first(tmp_path):
+    events: list[str] = []
+    trainer = pl.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        num_sanity_val_steps=0,
+        default_root_dir=tmp_path,
+    )
+    trainer.fit(Validating(events), DataLoader(SizedNumbers(events), batch_size=None), DataLoader([0, 1, 2]))
+    assert events[-5:] == ["fetch 1", "step 1", "validate", "validate", "validate"]
+
+
+def test_lightnings_csv_logger_begins_anew_over_a_file_that_is_there(tmp_path):
+    logger = CSVLogger(tmp_path, name="", version="")
+    (Path(logger.log_dir) / "metrics.csv").write_text("step,a\n1,2\n")
+    logger = CSVLogger(tmp_path, name="", version="")
+    with pytest.warns(UserWarning, match="exists and is not empty"):
+        logger.log_metrics({"b": 1.0}, step=2)
+    logger.save()
+    assert (Path(logger.log_dir) / "metrics.csv").read_text().splitlines()[0] == "b,step"
+
+
+class Moody(MLP):
+    """A user's network that notes in which mode and precision it is asked."""
+
+    asked: ClassVar[list[tuple[bool, bool]]] = []
+
+    def forward(self, obs: torch.Tensor, *arguments: Any) -> Any:
+        self.asked.append((self.training, torch.is_autocast_enabled("cpu")))
+        return super().forward(obs, *arguments)
+
+
+def test_every_evaluation_is_in_evaluation_mode_and_float32(tmp_path, monkeypatch):
+    asked: list[list[tuple[bool, bool]]] = []
+    evaluate = Evaluator.__call__
+
+    def noted(self: Evaluator, *arguments: Any) -> Any:
+        Moody.asked.clear()
+        result = evaluate(self, *arguments)
+        asked.append(Moody.asked.copy())
+        return result
+
+    monkeypatch.setattr(Evaluator, "__call__", noted)
+    values = ["trainer.precision=bf16-mixed", "evaluation.interval=150"]  # 150, 300, and the end at 400
+    own = OmegaConf.create({"network": {"_target_": f"{__name__}.Moody"}})
+    train(OmegaConf.merge(config(*CARTPOLE, *values), own), tmp_path)
+    assert len(asked) == 3
+    assert all({*one} == {(False, False)} for one in asked)
 
 
 @pytest.mark.filterwarnings(*QUIET)

@@ -17,7 +17,9 @@ from lit_dqn.agents.iqn import IQN
 from lit_dqn.agents.qrdqn import QRDQN
 from lit_dqn.fused_adam import FusedAdam
 from lit_dqn.learner import Learner
+from lit_dqn.networks.heads import PlainHead
 from lit_dqn.networks.mlp import MLP
+from lit_dqn.networks.qnetwork import QNetwork
 from lit_dqn.recorded import Recorded, record
 from lit_dqn.types import Batch
 
@@ -137,6 +139,7 @@ def test_what_a_recorded_function_changes_is_changed_once_at_every_call():
         lambda x: (x.detach()[0], x.t().detach()),
         lambda x: tuple(torch.autograd.grad((x.requires_grad_() ** 3).sum(), x)),
         lambda x: (nn.functional.softmax(x, dim=1).argmax(dim=1),),
+        lambda x: (x[torch.arange(2), x.argmax(dim=1)], x[:, torch.tensor([2, 0])], x[0, 1:]),
     ],
 )
 def test_renamed_tensors_are_dropped_and_nothing_else(function):
@@ -263,6 +266,15 @@ def test_a_user_s_agent_runs_as_it_is_written_at_every_update():
         out, _ = learner.update(batch_of(count), lambda: None)
         assert agent.calls == count
         torch.testing.assert_close(out.priority, out.td_error * count)
+
+
+def test_a_network_with_buffers_runs_as_it_is_written():
+    encoder = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8))
+    q_net = QNetwork(encoder, PlainHead(8, 8, 2))
+    learner = Learner(q_net, copy.deepcopy(q_net).requires_grad_(False), DQN(), None)
+    for count in (1, 2, 3):
+        learner.update(batch_of(count), lambda: None)
+        assert encoder[1].num_batches_tracked == count
 
 
 def test_a_user_s_network_runs_as_it_is_written_at_every_update():

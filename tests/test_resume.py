@@ -67,6 +67,16 @@ CASES = {
         "agent.target_update_interval=1",
         "agent.loss=huber",
     ],
+    "noise and sampled quantiles, prioritised, three steps": [
+        "env=cartpole",
+        "agent=iqn",
+        "agent.munchausen=true",
+        "network.noisy=true",
+        "buffer=prioritized",
+        "buffer.n_step=3",
+        "evaluation.interval=80",
+        "checkpoint.interval=50",
+    ],
     "RMSProp, decaying learning rate, no clipping": [
         "env=cartpole",
         "optimizer=rmsprop",

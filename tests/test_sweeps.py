@@ -42,6 +42,22 @@ def test_each_job_has_a_folder_named_after_its_overrides_below_one_sweep(cli):
     assert [row.count("done") for row in answer.out.splitlines() if "seed=" in row] == [1, 1, 1, 1]
 
 
+def test_a_long_folder_name_says_what_tells_the_jobs_apart(cli):
+    answer = cli("-m", *TINY, "env=gym", "env.id=trap_envs:Trap/Chain-v0", "seed=1,2")
+    assert answer.code == 0, answer.err
+    assert [folder.name for folder in jobs(cli.folder)] == ["0-seed-1", "1-seed-2"]
+
+
+def test_a_sweep_into_the_folder_of_another_is_refused_before_anything_is_written(cli):
+    words = ["-m", *TINY, "env=gym", "env.id=trap_envs:Trap/Chain-v0", "seed=0,1", "hydra.sweep.dir=mine"]
+    assert cli(*words).code == 0
+    before = {path: path.stat().st_mtime_ns for path in (cli.folder / "mine").rglob("*")}
+    answer = cli(*words)
+    assert answer.code == 2
+    assert "hydra.sweep.dir=mine holds a sweep already" in answer.err
+    assert {path: path.stat().st_mtime_ns for path in (cli.folder / "mine").rglob("*")} == before
+
+
 def test_a_job_that_fails_leaves_its_traceback_in_its_log_and_the_others_finish(cli):
     ids = "trap_envs:Trap/RaiseInStep-v0,trap_envs:Trap/Chain-v0,trap_envs:Trap/NanReward-v0"
     answer = cli("-m", *TINY, "env=gym", f"env.id={ids}")

@@ -46,7 +46,23 @@ def read_checkpoint(path: Path, mmap: bool = True) -> dict[str, Any]:
         raise UserError(
             f"{path} has checkpoint format {checkpoint[HEADER].get('format')}, this version reads {FORMAT}."
         )
+    missing = _missing(checkpoint)
+    if missing is not None:
+        raise UserError(f"{path} is no lit_dqn checkpoint, or is damaged: it has no {missing}.")
     return checkpoint
+
+
+def _missing(checkpoint: dict[str, Any]) -> str | None:
+    """What every checkpoint of ours holds and this one does not."""
+    needed = ["state_dict", "learner.env_step", f"{HEADER}.spaces.observation", f"{HEADER}.spaces.action"]
+    needed += [f"{HEADER}.config.{group}._target_" for group in ("env", "agent", "network", "buffer")]
+    for name in needed:
+        value: Any = checkpoint
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is None:
+            return name
+    return None
 
 
 def is_resumable(checkpoint: dict[str, Any]) -> bool:

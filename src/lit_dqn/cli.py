@@ -16,7 +16,15 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from lit_dqn.config.compose import Composer, parse, plain, register_resolvers, values_of
+from lit_dqn.config.compose import (
+    LONGEST_NAME,
+    OPTIONAL,
+    Composer,
+    parse,
+    plain,
+    register_resolvers,
+    values_of,
+)
 from lit_dqn.config.words import command, quoted, shown_path
 from lit_dqn.errors import Interrupted, RunError, UserError
 from lit_dqn.folder import RunFolder, folder_of, own_folder_of
@@ -153,7 +161,7 @@ def application(words: Sequence[str]) -> int:
         from lit_dqn.report import print_sweep
 
         print_sweep(names(plan.jobs), [(job.state, job.note) for job in plan.jobs])
-        return stopped or int(any(job.exit_code for job in plan.jobs))
+        return stopped or int(any(job.exit_code or job.state == "not run" for job in plan.jobs))
     return stopped or plan.jobs[0].exit_code
 
 
@@ -194,9 +202,16 @@ def plan_sweep(composer: Composer, overrides: list[str]) -> Plan:
     composer.check_names(parsed)
     if any(o.key_or_group == "resume" and "auto" in values_of(o) for o in parsed):
         raise UserError("resume=auto continues one run in its hydra.run.dir; it does not go with -m.")
+    folder = composer.folder("hydra.sweep.dir", [o for o in parsed if not o.is_sweep_override()])
+    if folder is not None and (folder / "multirun.yaml").exists():
+        raise UserError(f"hydra.sweep.dir={folder} holds a sweep already; choose another folder.")
     words = composer.hydra_words(parsed)
     batches = BasicSweeper.split_arguments(parse(words), None)
-    return Plan(words, [checked_job(list(job), composer.compose(job)) for batch in batches for job in batch])
+    jobs = [checked_job(list(job), composer.compose(job)) for batch in batches for job in batch]
+    if max(len(" ".join(job.words)) for job in jobs) > LONGEST_NAME:  # a folder's name would be cut off
+        same = [o.key_or_group for o in parsed if not o.is_sweep_override()]
+        words.append(f"hydra.job.config.override_dirname.exclude_keys=[{','.join(same)}]")
+    return Plan(words, jobs)
 
 
 def plan_run(composer: Composer, overrides: list[str]) -> Plan:
@@ -206,7 +221,7 @@ def plan_run(composer: Composer, overrides: list[str]) -> Plan:
         UserError: it cannot work.
     """
     parsed = parse(overrides)
-    run_dir = composer.run_dir(parsed)
+    run_dir = composer.folder("hydra.run.dir", parsed)
     leftovers = None
     if any(o.key_or_group == "resume" and o.value() == "auto" for o in parsed):
         if run_dir is None:
@@ -232,10 +247,12 @@ def plan_run(composer: Composer, overrides: list[str]) -> Plan:
 
 def _resolve_auto(folder: RunFolder, parsed: list[Override]) -> tuple[list[str], RunFolder | None]:
     """`resume=auto` as the checkpoint it means, or as a fresh start in a cleared folder."""
-    rest = [str(o.input_line) for o in parsed if o.key_or_group != "resume"]
+    rest = [o for o in parsed if o.key_or_group != "resume"]
     if folder.last.is_file():
-        return [*rest, f"resume={quoted(str(folder.last))}"], None
-    return rest, folder
+        # What a run started from, and with which recipe, is in its checkpoint.
+        kept = [str(o.input_line) for o in rest if o.key_or_group not in ("init_from", *OPTIONAL)]
+        return [*kept, f"resume={quoted(str(folder.last))}"], None
+    return [str(o.input_line) for o in rest], folder
 
 
 def _why_finished(config: DictConfig) -> str | None:

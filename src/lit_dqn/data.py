@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from lit_dqn.checkpoint_file import REPLAY, ROWS
 from lit_dqn.experience import ExperienceSource
-from lit_dqn.global_generators import seed_global_generators
 from lit_dqn.replay.segments import Segments
 from lit_dqn.schedules import rounds_in
 from lit_dqn.types import Batch
@@ -96,15 +95,11 @@ class ReplayDataModule(LightningDataModule):
     def cut(self) -> None:
         """End the running episodes here, so that this run and one resumed from here go on alike."""
         self.source.cut()
-        self._seed_global_generators()
 
     def write_rows(self) -> None:
         """Bring the segments up to date; comes before a checkpoint that lists them."""
         if self.save_replay:
             self.segments.write_new(self.source.replay.buffer)
-
-    def _seed_global_generators(self) -> None:
-        seed_global_generators(self.source.root_seed, self.source.env_step)
 
     def state_dict(self) -> dict[str, Any]:
         state = {"round": self.dataset.round, "source": self.source.state_dict()}
@@ -121,4 +116,3 @@ class ReplayDataModule(LightningDataModule):
         replay, state = self.source.replay, state_dict[REPLAY]
         self.segments.load_state_dict(state[ROWS], replay.buffer)
         replay.load_state_dict(state["sampler"])
-        self._seed_global_generators()

@@ -12,6 +12,7 @@ from gymnasium.vector import VectorEnv
 from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.spaces import Array
 from lit_dqn.errors import RunError
+from lit_dqn.global_generators import seed_global_generators
 from lit_dqn.replay.sampler import Sampler
 from lit_dqn.schedules import Schedule
 from lit_dqn.seeding import integer_seed, integer_seeds
@@ -170,6 +171,8 @@ class ExperienceSource:
         self.on_step(self.env_step)
 
     def _reset(self) -> Array:
+        # Here, not at the cut: a resumed process has drawn from them before it gets here.
+        seed_global_generators(self.root_seed, self.env_step)
         seeds = reset_seeds(self.envs, self.root_seed, "train envs", self.env_step)
         obs: Array = np.array(self.envs.reset(seed=seeds)[0])
         check_finite(self.env_id, self.env_step, observation=obs)

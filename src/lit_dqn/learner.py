@@ -18,7 +18,10 @@ from lit_dqn.types import Batch, LossOutput
 def is_ours(agent: Agent, network: QNetwork) -> bool:
     """Whether agent and network are known to do nothing but apply operators to parameters and a batch."""
     modules = {type(module).__module__ for module in network.modules()} | {type(agent).__module__}
-    return all(name.startswith(("lit_dqn.", "torch.nn.")) for name in modules) and not any(network.buffers())
+    return (
+        all(name.startswith(("lit_dqn.", "torch.nn.")) for name in modules)
+        and next(network.buffers(), None) is None
+    )
 
 
 class Learner:

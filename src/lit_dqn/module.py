@@ -91,7 +91,8 @@ class LitDQN(LightningModule):
         self.metrics = {name: torch.stack(c).mean() for name, c in zip(METRICS, columns, strict=True)}
 
     def validation_step(self, batch: int) -> None:
-        with without_noise(self.q_net):
+        # Also at the end of a run, where Lightning sets neither mode nor precision: always in float32.
+        with without_noise(self.q_net), torch.autocast(self.device.type, enabled=False):
             self.evaluation = self.evaluate(acting_values(self.q_net), self.env_step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

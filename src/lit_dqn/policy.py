@@ -67,13 +67,18 @@ class Policy:
         return frames.reshape(-1, self.stack.count, *frames.shape[1:])
 
 
-def load(path: str | Path) -> Policy:
-    """The policy of a checkpoint (`last.ckpt` or `best.ckpt`); runs no code from the file.
+def load(path: str | Path, trust: bool = False) -> Policy:
+    """The policy of a checkpoint (`last.ckpt` or `best.ckpt`).
+
+    Args:
+        trust: import an agent or a network that the file names and that lies outside lit_dqn. Without it no
+            code from the file runs.
 
     Raises:
-        UserError: no such file, or not one of ours.
+        UserError: no such file, or not one of ours; a foreign class without `trust`.
     """
-    return policy_of(read_checkpoint(Path(path)))
+    checkpoint = read_checkpoint(Path(path))
+    return policy_of(checkpoint, checkpoint[HEADER]["config"] if trust else None)
 
 
 def policy_of(checkpoint: dict[str, Any], config: Mapping[str, Any] | None = None) -> Policy:

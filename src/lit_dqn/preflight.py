@@ -75,7 +75,14 @@ def learning_parts(config: dict[str, Any], env: Any) -> tuple[Agent, QNetwork, S
     objects = (shape, env.num_actions, agent.readout)
     network: QNetwork = build("network", config["network"], *objects, trusted=True)
     if config["init_from"] is not None:
-        load_weights(network, read_checkpoint(Path(config["init_from"])))
+        start = read_checkpoint(Path(config["init_from"]))
+        try:
+            load_weights(network, start)
+        except UserError as error:
+            trained = {k: v for k, v in start[HEADER]["config"]["network"].items() if k != "_target_"}
+            raise UserError(
+                f"init_from={config['init_from']}: {error} It was trained with {trained}."
+            ) from error
     dtype = torch.uint8 if space.dtype == np.uint8 else torch.float32
     num_envs, seed = config["experience"]["num_envs"], integer_seed(config["seed"], "replay")
     rows = (space.shape, dtype, num_envs, config["gamma"], seed)

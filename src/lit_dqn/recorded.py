@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from threading import Lock
+from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any
 
 import torch
@@ -121,7 +122,8 @@ def _binding(operator: OpOverload) -> Callable[..., Any]:
     """torch's Python function for an operator, made from the same schema; it is called in half the time."""
     name = operator._schema.name.partition("::")[2]
     for home in (torch._C._VariableFunctions, torch._C._nn, torch.Tensor):
-        if operator.namespace == "aten" and hasattr(home, name):
-            binding: Callable[..., Any] = getattr(home, name)
+        binding = getattr(home, name, None)
+        # Some names are Python functions with other arguments: torch.Tensor.index is no aten::index.
+        if operator.namespace == "aten" and isinstance(binding, (BuiltinFunctionType, MethodDescriptorType)):
             return binding
     return operator

@@ -73,17 +73,24 @@ class ProgressBar(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         if self._due() or not self._loss:
-            self._loss = f"loss {learner(pl_module).metrics['train/loss'].item():.3g}"
+            self._take_loss(pl_module)
         self._show("training")
+
+    def _take_loss(self, pl_module: LightningModule) -> None:
+        metrics = learner(pl_module).metrics
+        if metrics:  # none yet where a resumed run has nothing left to do
+            self._loss = f"loss {metrics['train/loss'].item():.3g}"
 
     def _due(self) -> bool:
         pause = REFRESH_SECONDS if self.console.is_terminal else LINE_SECONDS
         return time.monotonic() - self._shown >= pause
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._take_loss(pl_module)
         self._show("training", now=True)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._take_loss(pl_module)
         self._show("done" if not trainer.should_stop else "stopped early", now=True)
         self.close()
 

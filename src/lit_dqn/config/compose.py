@@ -33,6 +33,7 @@ FREE_MAPPINGS = ("env.kwargs",)  # below these any key may be typed, with +
 CHECKPOINTS = ("resume", "ckpt")  # a file named here brings its own configuration
 OPTIONAL = ("experiment", "tuned")  # groups that may be left out: tuned=none
 HOW_TO_TYPE = "Options are typed as key=value; a value with = or , in it as 'key=\"...\"'."
+LONGEST_NAME = 120  # characters of a folder's name that come from overrides
 UNTUNED = ("env", "agent", "experiment", "tuned")  # choosing these does not drop a recipe's values
 
 
@@ -50,9 +51,10 @@ def register_resolvers() -> None:
 
 
 def folder_name(text: str) -> str:
-    """Overrides as a folder's name: letters, digits, `.`, `_` and `-` alone, at most 120 characters."""
+    """Overrides as a folder's name: letters, digits, `.`, `_` and `-` alone, at most `LONGEST_NAME`."""
     text = text.replace(",", "_")
-    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text)[:120] or "default"
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text)
+    return name[:LONGEST_NAME] or "default"
 
 
 class Composer:
@@ -116,11 +118,12 @@ class Composer:
             for o in parsed
         ]
 
-    def run_dir(self, parsed: Sequence[Override]) -> Path | None:
-        """The folder typed as `hydra.run.dir`, its interpolations resolved."""
-        if not any(o.key_or_group == "hydra.run.dir" for o in parsed):
+    def folder(self, key: str, parsed: Sequence[Override]) -> Path | None:
+        """The folder typed as `hydra.run.dir` or `hydra.sweep.dir`, its interpolations resolved."""
+        if not any(o.key_or_group == key for o in parsed):
             return None
-        return Path(self._compose(self.hydra_words(parsed), with_hydra=True).hydra.run.dir)
+        config = self._compose(self.hydra_words(parsed), with_hydra=True)
+        return Path(OmegaConf.select(config, key))
 
     def check_names(self, parsed: Sequence[Override]) -> None:
         """Refuse unknown groups, options and keys, and names of later versions; imports no torch.
@@ -168,6 +171,8 @@ class Composer:
 
     def _check_key(self, override: Override, known: list[str]) -> None:
         key = override.key_or_group
+        if key in ("hydra/launcher", "hydra/sweeper") and override.value() != "basic":
+            raise UserError(f"{override.input_line}: jobs run one after another; type {key}=basic.")
         if key.startswith("hydra/") or (_is_hydras(override) and override.type is not OverrideType.CHANGE):
             return  # Hydra's own affair
         if any(key == free or key.startswith(free + ".") for free in FREE_MAPPINGS):

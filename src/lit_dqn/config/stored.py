@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from lit_dqn.config.build import PLUGGABLE, is_ours
 from lit_dqn.config.compose import OPTIONAL, plain
+from lit_dqn.config.schema import GROUPS
 from lit_dqn.errors import UserError
 
 OF_THIS_RUN = ("mode", "ckpt", "resume", "init_from", "trust")  # never taken from a checkpoint
@@ -52,7 +53,14 @@ class Stored:
         from lit_dqn.checkpoint_file import HEADER, is_resumable, read_checkpoint  # imports torch
 
         checkpoint = read_checkpoint(path)
-        return cls(path, checkpoint[HEADER]["config"], is_resumable(checkpoint))
+        config = checkpoint[HEADER]["config"]
+        for group in (*PLUGGABLE, *GROUPS):
+            if not isinstance(config.get(group), dict):
+                raise UserError(f"{path} is damaged: its configuration has no {group}.")
+        for key, value in _leaves(config):
+            if "${" in str(value):  # ours are resolved; this one could come to mean anything when it is
+                raise UserError(f"{path}: its configuration has an interpolation, which is refused: {key}.")
+        return cls(path, config, is_resumable(checkpoint))
 
 
 def merge_checkpoint(
@@ -132,8 +140,11 @@ def why_finished(path: Path, config: DictConfig) -> str | None:
     """Why the run of a checkpoint is complete under this configuration, and what to type; None: it is not."""
     from lit_dqn.checkpoint_file import read_checkpoint
 
-    result = path.parent.parent / "result.json"
-    if not (result.is_file() and json.loads(result.read_text()).get("finished")):
+    try:
+        finished = json.loads((path.parent.parent / "result.json").read_text())["finished"]
+    except (OSError, ValueError, KeyError):  # it is not there, or damaged: training writes it anew
+        finished = False
+    if not finished:
         return None
     checkpoint = read_checkpoint(path)
     done = checkpoint["learner"]["env_step"]
@@ -144,6 +155,17 @@ def why_finished(path: Path, config: DictConfig) -> str | None:
     if stop is not None and last and sum(last["returns"]) / len(last["returns"]) >= stop:
         return f"{done:,} env steps, stopped at its return; to train on, type evaluation.stop_at_return=null"
     return None
+
+
+def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key of a nested container as a dotted name, and every value."""
+    pairs = values.items() if isinstance(values, Mapping) else enumerate(values)
+    for key, value in pairs:
+        yield f"{prefix}{key}", key
+        if isinstance(value, (Mapping, list, tuple)):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
