@@ -86,14 +86,8 @@ REFUSED = {
     **{
         word: [f"{word} is not available in this version"]
         for word in (
-            *("mode=doctor", "agent=c51", "agent=qrdqn", "agent=iqn", "env=atari", "env=minatar"),
-            *("env=pong", "env=breakout", "env.game=pong", "agent.munchausen=true", "network.noisy=true"),
-            *(
-                "env.image_layout=hwc",
-                "experience.overlap=true",
-                "trainer.profile=true",
-                "experiment=rainbow",
-            ),
+            *("mode=doctor", "env=atari", "env=minatar", "env=pong", "env=breakout", "env.game=pong"),
+            *("env.image_layout=hwc", "experience.overlap=true", "trainer.profile=true"),
         )
     },
     "compile=true": ["compile=true is not available in this version"],
@@ -131,7 +125,10 @@ REFUSED = {
     "--config-dir nowhere": ["nowhere", "no such folder"],
     "-m seed=0,1 gama=1": ["unknown option gama"],
     "-m seed=0,a": ["seed must be a whole number, got a"],
-    "-m agent=dqn,c51": ["agent=c51 is not available"],
+    "-m env=cartpole,atari": ["env=atari is not available"],
+    "-m agent=dqn,c51 agent.loss=mse": ["agent.loss"],
+    "agent=c51 agent.munchausen=true": ["unknown option agent.munchausen"],
+    "agent=iqn agent.double=true agent.munchausen=true": ["agent.double=true does not go with"],
     "-m seed=0,1 optimizer.lr=0.1,-1": ["optimizer.lr must be > 0", "got -1"],
 }
 
@@ -263,7 +260,7 @@ finally:
         (["env=cartpol"], ""),
         (["gama=1"], ""),
         (["env=gym", "env.id=CartPol-v1"], ""),
-        (["agent=c51"], ""),
+        (["env=atari"], ""),
         (["-m", "seed=0,1", "agent.doubl=true"], ""),
         (["--help"], ""),
         (["buffer.capacity=10"], "torch"),

@@ -16,7 +16,6 @@ PLANNED_KEYS = frozenset(
 PLANNED_VALUES = frozenset(
     {
         *(f"env={name}" for name in ("minatar", "atari", "pong", "breakout")),
-        "experiment=rainbow",
         "mode=doctor",
     }
 )
