@@ -102,6 +102,7 @@ class Sizes:
 
     observation_space = spaces.Box(-1.0, 1.0, (4,))
     num_actions = 3
+    action_mask = None
 
 
 def first_updates(config: dict, count: int = 3) -> torch.Tensor:

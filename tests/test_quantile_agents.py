@@ -13,6 +13,7 @@ from lit_dqn.agents.iqn import IQN
 from lit_dqn.agents.qrdqn import QRDQN
 from lit_dqn.agents.quantile_huber import quantile_huber
 from lit_dqn.networks.mlp import MLP
+from lit_dqn.networks.qnetwork import QNetwork
 from lit_dqn.networks.readout import ImplicitQuantiles, QuantileOutput
 from tables import batch_of, table
 
@@ -117,12 +118,9 @@ def test_iqn_compares_quantiles_at_its_own_shares_with_the_target_net_s(double):
     lines = [[[1.0, 2.0], [0.0, 1.0]], [[0.5, -1.0], [0.2, 3.0]]]
     others = [[[0.0, 4.0], [1.0, -1.0]], [[2.0, 0.5], [-1.0, 0.0]]]
     agent = IQN(num_online_taus=2, num_target_taus=3, double=double)
-    online, target = (
-        type("Net", (nn.Module,), {"forward": lambda self, obs, *a: self.head(self.encoder(obs), *a)})()
-        for _ in range(2)
-    )
+    online, target = (QNetwork(nn.Identity(), nn.Identity()) for _ in range(2))
     for net, values in ((online, lines), (target, others)):
-        net.encoder, net.head = nn.Identity(), Slope(values, fixed)
+        net.head = Slope(values, fixed)
     out = agent.loss(online, target, batch_of(**BATCH))
     for i, (state, action) in enumerate(zip(BATCH["state"], BATCH["action"], strict=True)):
         chooser = lines if double else others

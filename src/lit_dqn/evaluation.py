@@ -22,6 +22,7 @@ class EnvFactory(Protocol):
 
     id: str
     time_limit: int | None
+    action_mask: slice | None
 
     @property
     def num_actions(self) -> int: ...
@@ -77,7 +78,7 @@ class Evaluator:
 
     def _play(self, owner: str, q_values: QFunction, epsilon: float, env_step: int) -> EvaluationResult:
         generator = numpy_generator(self.root_seed, f"{owner} actions", env_step)
-        actor = EpsilonGreedy(q_values, self.env.num_actions, generator)
+        actor = EpsilonGreedy(q_values, self.env.num_actions, generator, self.env.action_mask)
         with own_global_generators(integer_seed(self.root_seed, f"{owner} global generators", env_step)):
             envs = self.env.make(self.num_envs, self.cut_at)
             try:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
+from lit_dqn.envs.action_mask import allowed
 from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.spaces import Array
 from lit_dqn.errors import RunError
@@ -28,18 +29,33 @@ class EpsilonGreedy:
         q_values: observations [N, *obs] -> values [N, A].
         num_actions: A >= 1.
         generator: draws for every env at every step, whatever epsilon is, so that epsilon shifts no stream.
+        action_mask: where an observation says which actions it allows; others are not explored. None: all.
     """
 
-    def __init__(self, q_values: QFunction, num_actions: int, generator: np.random.Generator) -> None:
+    def __init__(
+        self,
+        q_values: QFunction,
+        num_actions: int,
+        generator: np.random.Generator,
+        action_mask: slice | None = None,
+    ) -> None:
         self.q_values, self.num_actions, self.generator = q_values, num_actions, generator
+        self.action_mask = action_mask
 
     def __call__(self, obs: Array, epsilon: float) -> Array:
         """Observations [N, *obs] -> action indices [N] int64."""
         explore = self.generator.random(len(obs)) < epsilon
-        action = self.generator.integers(self.num_actions, size=len(obs))
+        action = self._random(obs)
         if not explore.all():
             greedy = self.q_values(torch.from_numpy(obs)).argmax(dim=1).numpy()
             action = np.where(explore, action, greedy)
+        return action
+
+    def _random(self, obs: Array) -> Array:
+        if self.action_mask is None:
+            return self.generator.integers(self.num_actions, size=len(obs))
+        score = self.generator.random((len(obs), self.num_actions))
+        action: Array = np.where(allowed(obs, self.action_mask), score, -1.0).argmax(axis=1)
         return action
 
 

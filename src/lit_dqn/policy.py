@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lit_dqn.agents.agent import Agent
 from lit_dqn.checkpoint_file import HEADER, q_net_weights, read_checkpoint
 from lit_dqn.config.build import build
+from lit_dqn.envs.action_mask import mask_slice
 from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.spaces import encode_batch, encoded_space, rebuild
 from lit_dqn.errors import UserError
@@ -124,12 +125,13 @@ def network_of(checkpoint: dict[str, Any], config: Mapping[str, Any] | None = No
         UserError: the weights do not fit the network.
     """
     header = checkpoint[HEADER]
-    frame = encoded_space(rebuild(header["spaces"]["observation"])).shape
-    shape = FrameStack.of(header["config"]["buffer"]).shape(frame)
+    space, num_actions = rebuild(header["spaces"]["observation"]), header["spaces"]["action"]["n"]
+    shape = FrameStack.of(header["config"]["buffer"]).shape(encoded_space(space).shape)
     values, trusted = (header["config"], False) if config is None else (config, True)
     agent: Agent = build("agent", values["agent"], trusted=trusted)
-    objects = (shape, header["spaces"]["action"]["n"], agent.readout)
+    objects = (shape, num_actions, agent.readout)
     built: QNetwork = build("network", values["network"], *objects, trusted=trusted)
+    built.action_mask = mask_slice(space, num_actions)
     load_weights(built, checkpoint)
     return built
 

@@ -74,6 +74,7 @@ def learning_parts(config: dict[str, Any], env: Any) -> tuple[Agent, QNetwork, S
     agent: Agent = build("agent", config["agent"], trusted=True)
     objects = (shape, env.num_actions, agent.readout)
     network: QNetwork = build("network", config["network"], *objects, trusted=True)
+    network.action_mask = env.action_mask
     if config["init_from"] is not None:
         start = read_checkpoint(Path(config["init_from"]))
         try:

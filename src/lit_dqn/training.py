@@ -146,7 +146,8 @@ class Fit:
     def _learner_and_data(self) -> tuple[LitDQN, ReplayDataModule]:
         config, env, seed = self.config, self.env, self.config["seed"]
         agent, q_net, replay = learning_parts(config, env)
-        actor = EpsilonGreedy(acting_values(q_net), env.num_actions, numpy_generator(seed, "exploration"))
+        exploring = numpy_generator(seed, "exploration")
+        actor = EpsilonGreedy(acting_values(q_net), env.num_actions, exploring, env.action_mask)
         envs = env.make(config["experience"]["num_envs"])
         stack = FrameStack.of(config["buffer"])
         source = ExperienceSource(envs, env.id, replay, actor, self.epsilon, seed, stack)

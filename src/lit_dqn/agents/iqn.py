@@ -68,12 +68,15 @@ class IQN(MunchausenAgent):
 
     def _targets(self, q_net: QNetwork, target_net: QNetwork, batch: Batch) -> Tensor:
         features = target_net.encoder(batch.next_obs)  # [B, F]
-        following = target_net.head(features, self.num_target_taus).quantiles  # [B, A, N']
+        following = target_net.read(features, batch.next_obs, self.num_target_taus).quantiles  # [B, A, N']
+        if self.double:
+            q = q_net(batch.next_obs).q_values  # [B, A]
+        else:
+            q = target_net.read(features, batch.next_obs).q_values
         reward = batch.reward  # [B]
         if self.munchausen:
             reward = reward + self.log_policy_bonus(target_net(batch.obs).q_values, batch.action)
-            quantiles = self.soft_value(target_net.head(features).q_values, following)  # [B, N']
+            quantiles = self.soft_value(q, following)  # [B, N']
         else:
-            chooser = q_net(batch.next_obs) if self.double else target_net.head(features)
-            quantiles = at_action(following, chooser.q_values.argmax(dim=1))  # [B, N']
+            quantiles = at_action(following, q.argmax(dim=1))  # [B, N']
         return reward.unsqueeze(1) + batch.discount.unsqueeze(1) * quantiles

@@ -121,7 +121,7 @@ def foreign_code(config: Mapping[str, Any]) -> dict[str, Any]:
     foreign = {key: t for key, t in targets.items() if not is_ours(key.partition(".")[0], t)}
     if ":" in str(config["env"].get("id")):
         foreign["env.id"] = config["env"]["id"]
-    if config["env"].get("wrappers"):
+    if not all(str(path).startswith("lit_dqn.") for path in config["env"].get("wrappers", [])):
         foreign["env.wrappers"] = config["env"]["wrappers"]
     return foreign
 

@@ -16,6 +16,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from pydantic import validate_call
 
+from lit_dqn.envs.action_mask import mask_slice
 from lit_dqn.envs.border import Border
 from lit_dqn.envs.spaces import check_spaces, encoded_space
 from lit_dqn.errors import UserError
@@ -56,6 +57,7 @@ class GymEnvs:
             self.raw_observation_space = probe.observation_space
             assert isinstance(probe.action_space, spaces.Discrete)
             self.action_space = probe.action_space
+            self.action_mask = self._mask_slice()
         finally:
             close_quietly(probe)
         self.observation_space = encoded_space(self.raw_observation_space)
@@ -63,6 +65,12 @@ class GymEnvs:
     @property
     def num_actions(self) -> int:
         return int(self.action_space.n)
+
+    def _mask_slice(self) -> slice | None:
+        try:
+            return mask_slice(self.raw_observation_space, self.num_actions)
+        except UserError as error:
+            raise UserError(f"env {self.id}: {error}") from error
 
     def make_single(self, render_mode: str | None = None, time_limit: int | None = None) -> Env:
         """One env with the user's wrappers, without the border.

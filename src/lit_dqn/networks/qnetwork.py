@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from lit_dqn.types import QFunction
 
+FORBIDDEN = -1e9  # finite: times a discount or a probability of 0 it is 0
+
 
 class QNetwork(nn.Module):
     """Encoder, then head.
@@ -24,6 +26,7 @@ class QNetwork(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.head = head
+        self.action_mask: slice | None = None  # where an observation says which actions it allows
 
     def forward(self, obs: Tensor, *arguments: Any) -> Any:
         """The head's output for observations [B, *obs].
@@ -31,7 +34,21 @@ class QNetwork(nn.Module):
         Args:
             arguments: what the agent's readout takes beside the features, such as a number of samples.
         """
-        return self.head(self.encoder(obs), *arguments)
+        return self.read(self.encoder(obs), obs, *arguments)
+
+    def read(self, features: Tensor, obs: Tensor, *arguments: Any) -> Any:
+        """The head's output for features [B, F] of observations; see `forward`.
+
+        Actions that the observation does not allow have the value `FORBIDDEN`: none is chosen, and none is
+        a target's maximum.
+        """
+        output = self.head(features, *arguments)
+        if self.action_mask is None:
+            return output
+        latest = obs if obs.dim() == 2 else obs[:, -1]
+        mask = latest[:, self.action_mask] > 0  # [B, A]
+        mask = mask | ~mask.any(dim=1, keepdim=True)
+        return output._replace(q_values=output.q_values.masked_fill(~mask, FORBIDDEN))
 
 
 def acting_values(network: QNetwork) -> QFunction:
