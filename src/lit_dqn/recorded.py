@@ -84,7 +84,8 @@ def _copied_unchanged(node: Node) -> Node | None:
         return source
     if node.target is aten.t.default and source.target is aten.t.default:
         return source.args[0] if isinstance(source.args[0], Node) else None
-    if node.target is aten.view.default and node.meta["val"].shape == source.meta["val"].shape:
+    seen = source.meta.get("val")  # torch 2.6 notes none for a tensor that is closed over
+    if node.target is aten.view.default and seen is not None and node.meta["val"].shape == seen.shape:
         return source
     return None
 
