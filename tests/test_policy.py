@@ -9,11 +9,14 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from omegaconf import OmegaConf
 
 import trap_envs
 from conftest import TINY
 from lit_dqn import compose, load, train
 from lit_dqn.errors import UserError
+from lit_dqn.networks.mlp import MLP
+from runs import config
 
 
 class AnySpaces(gym.Env):
@@ -100,3 +103,18 @@ def test_the_best_checkpoint_loads_too_and_a_foreign_file_does_not(tmp_path):
     with pytest.raises(UserError, match="no such checkpoint"):
         load(tmp_path / "none.ckpt")
     assert not list(tmp_path.glob("outputs"))
+
+
+class Own(MLP):
+    """A user's network."""
+
+
+def test_a_checkpoint_of_ones_own_network_is_loaded_once_it_is_trusted(tmp_path):
+    own = OmegaConf.create({"network": {"_target_": f"{__name__}.Own"}})
+    train(OmegaConf.merge(config("env=cartpole", "total_env_steps=100"), own), tmp_path)
+    path = tmp_path / "checkpoints" / "last.ckpt"
+    with pytest.raises(UserError, match=r"network\._target_=.*Own lies outside lit_dqn"):
+        load(path)
+    policy = load(path, trust=True)
+    assert isinstance(policy.q_net, Own)
+    assert policy.q_values(np.zeros((2, 4), dtype=np.float32)).shape == (2, 2)
