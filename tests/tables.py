@@ -40,3 +40,13 @@ def batch_of(state, action, reward, discount, next_state, states=2):
         next_obs=eye[next_state],
         index=torch.arange(len(action)),
     )
+
+
+BATCH = {
+    "state": [0, 0, 1, 1],
+    "action": [0, 1, 1, 0],
+    "reward": [0.3, 1.0, -0.7, 5.0],
+    "discount": [0.9, 0.0, 0.729, 0.5],
+    "next_state": [1, 1, 0, 0],
+}
+"""Arguments of `batch_of`: both actions, an ending, a discount of several steps, a reward off every scale."""

@@ -10,18 +10,11 @@ import torch
 
 from lit_dqn.agents.c51 import C51, project
 from lit_dqn.errors import UserError
-from tables import batch_of, table
+from tables import BATCH, batch_of, table
 
 # Raw outputs of two states, two actions, three atoms.
 ONLINE = [[[0.1, 0.5, -0.3], [1.0, 0.0, 0.2]], [[0.3, -0.8, 2.0], [0.4, 0.4, -0.4]]]
 TARGET = [[[0.0, 1.0, 0.5], [-1.0, 0.3, 0.6]], [[1.5, 0.2, -0.7], [-0.2, 0.9, 0.8]]]
-BATCH = {
-    "state": [0, 0, 1, 1],
-    "action": [0, 1, 1, 0],
-    "reward": [0.3, 1.0, -0.7, 5.0],
-    "discount": [0.9, 0.0, 0.729, 0.5],
-    "next_state": [1, 1, 0, 0],
-}
 
 
 def softmax(x):

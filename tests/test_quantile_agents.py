@@ -15,17 +15,10 @@ from lit_dqn.agents.quantile_huber import quantile_huber
 from lit_dqn.networks.mlp import MLP
 from lit_dqn.networks.qnetwork import QNetwork
 from lit_dqn.networks.readout import ImplicitQuantiles, QuantileOutput
-from tables import batch_of, table
+from tables import BATCH, batch_of, table
 
 ONLINE = [[[0.1, 0.5, 0.9], [1.0, 0.0, 0.2]], [[0.3, -0.8, 2.0], [0.4, 0.4, -0.4]]]
 TARGET = [[[0.0, 1.0, 0.5], [-1.0, 0.3, 0.6]], [[1.5, 0.2, -0.7], [-0.2, 0.9, 0.8]]]
-BATCH = {
-    "state": [0, 0, 1, 1],
-    "action": [0, 1, 1, 0],
-    "reward": [0.3, 1.0, -0.7, 5.0],
-    "discount": [0.9, 0.0, 0.729, 0.5],
-    "next_state": [1, 1, 0, 0],
-}
 
 
 def pair_loss(quantile, tau, target, kappa):
