@@ -17,13 +17,15 @@ from lit_dqn.networks.qnetwork import acting_values, without_noise
 from lit_dqn.types import Batch
 
 
-def test_the_noise_is_factorised_as_in_the_paper():
+@pytest.mark.parametrize("independent", [False, True])
+def test_the_noise_is_factorised_as_in_the_paper(independent):
     layer = NoisyLinear(3, 2)
+    layer.independent = independent
     x = torch.randn(4, 3)
     torch.manual_seed(5)
     found = layer(x)
     torch.manual_seed(5)
-    into, out = torch.randn(4, 3), torch.randn(4, 2)
+    into, out = (torch.randn(4 if independent else 1, width).expand(4, -1) for width in (3, 2))
     f = lambda e: math.copysign(math.sqrt(abs(e)), e)  # noqa: E731
     for b in range(4):
         for o in range(2):
@@ -42,13 +44,21 @@ def test_it_begins_as_the_paper_says():
     assert (layer.bias_sigma == 0.125).all()
 
 
-def test_each_observation_has_its_noise_and_what_belongs_to_it_shares_it():
+@pytest.mark.parametrize("independent", [False, True])
+def test_a_minibatch_shares_its_noise_unless_observations_are_independent(independent):
     layer = NoisyLinear(3, 2)
-    same = torch.ones(5, 3)
-    assert len({tuple(row) for row in layer(same).tolist()}) == 5
+    layer.independent = independent
+    assert len({tuple(row) for row in layer(torch.ones(5, 3)).tolist()}) == (5 if independent else 1)
     wide = layer(torch.ones(5, 7, 3))
     assert wide.shape == (5, 7, 2)
     assert all(len({tuple(row) for row in rows}) == 1 for rows in wide.tolist())
+
+
+def test_envs_that_act_at_once_have_noise_of_their_own():
+    net = MLP((3,), 2, hidden=[8, 8], noisy=True)
+    values = acting_values(net)(torch.ones(5, 3))
+    assert len({tuple(row) for row in values.tolist()}) == 5
+    assert len({tuple(row) for row in net(torch.ones(5, 3)).q_values.tolist()}) == 1
 
 
 def test_fresh_noise_at_every_call_and_none_in_evaluation():
@@ -65,6 +75,7 @@ def test_fresh_noise_at_every_call_and_none_in_evaluation():
 def test_the_mean_over_the_noise_of_a_layer_is_the_layer_without_it():
     torch.manual_seed(0)
     layer, x = NoisyLinear(4, 3), torch.randn(1, 4)
+    layer.independent = True
     mean = layer(x.expand(40_000, 4)).mean(0)
     torch.testing.assert_close(mean, layer.eval()(x)[0], atol=0.02, rtol=0)
 

@@ -12,15 +12,16 @@ from torch.nn import functional
 class NoisyLinear(nn.Module):
     """Weights mu + sigma x noise in training mode, mu otherwise; factorised noise, eq. (10) and (11).
 
-    Noise is drawn at every call, from torch's global generator, and each observation has its own: what
-    several envs explore differs, and the networks and passes of an update do not share theirs.
-
-    Deviation from the paper: it holds one noise for a whole minibatch.
+    Noise is drawn at every call, from torch's global generator: the networks and passes of an update do not
+    share theirs, a minibatch does, as in the paper. With `independent` each observation has its own, so that
+    envs that act at once explore differently.
 
     Args:
         inputs, outputs: widths.
         sigma: initial size of the noise, sigma_0 of section 3.2.
     """
+
+    independent = False
 
     def __init__(self, inputs: int, outputs: int, sigma: float = 0.5) -> None:
         super().__init__()
@@ -32,13 +33,13 @@ class NoisyLinear(nn.Module):
         self.bias_sigma = nn.Parameter(torch.full((outputs,), sigma * bound))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features [B, ..., inputs] -> [B, ..., outputs]; all that belongs to one b shares its noise."""
+        """Features [B, ..., inputs] -> [B, ..., outputs]; all that belongs to one b has the same noise."""
         mean = functional.linear(features, self.weight, self.bias)
         if not self.training:
             return mean
-        between = [1] * (features.dim() - 2)
-        into = _scaled(torch.randn(len(features), *between, self.inputs, device=features.device))
-        out = _scaled(torch.randn(len(features), *between, self.outputs, device=features.device))
+        shape = [len(features) if self.independent else 1, *[1] * (features.dim() - 2)]
+        into = _scaled(torch.randn(*shape, self.inputs, device=features.device))
+        out = _scaled(torch.randn(*shape, self.outputs, device=features.device))
         return mean + out * functional.linear(features * into, self.weight_sigma, self.bias_sigma)
 
 

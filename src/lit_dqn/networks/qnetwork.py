@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lit_dqn.networks.noisy import NoisyLinear
 from lit_dqn.types import QFunction
 
 FORBIDDEN = -1e9  # finite: times a discount or a probability of 0 it is 0
@@ -57,10 +58,17 @@ def acting_values(network: QNetwork) -> QFunction:
     In training mode a noisy network draws its noise here, for each observation its own.
     """
     parameter = next(network.parameters())
+    noisy = [layer for layer in network.modules() if isinstance(layer, NoisyLinear)]
 
     def q_values(obs: Tensor) -> Tensor:
-        with torch.no_grad():
-            values: Tensor = network(obs.to(parameter.device)).q_values
+        for layer in noisy:
+            layer.independent = True
+        try:
+            with torch.no_grad():
+                values: Tensor = network(obs.to(parameter.device)).q_values
+        finally:
+            for layer in noisy:
+                layer.independent = False
         return values.to(obs.device)
 
     return q_values
