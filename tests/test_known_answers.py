@@ -87,8 +87,9 @@ def test_actions_numbered_from_one_are_learnt_and_given_in_the_envs_numbering(tm
 
 
 @pytest.mark.slow
-def test_cartpole_is_learnt_with_the_tuned_recipe(tmp_path):
-    config = compose(["env=cartpole", "seed=0", "evaluation.episodes=50", "trainer.progress_bar=false"])
-    result = train(config, tmp_path)
+@pytest.mark.parametrize("agent", ["dqn", "c51"])
+def test_cartpole_is_learnt_with_the_tuned_recipe(agent, tmp_path):
+    words = ["env=cartpole", f"agent={agent}", "seed=0", "evaluation.episodes=50"]
+    result = train(compose([*words, "trainer.progress_bar=false"]), tmp_path)
     assert result["eval_return_mean"] >= 475
     assert result["random_return_mean"] < 50
