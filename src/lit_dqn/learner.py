@@ -89,6 +89,5 @@ class Learner:
             self.online.gradient.div_((norm / self.max_grad_norm).clamp_(min=1.0))
         return norm
 
-    @torch.no_grad()
     def _sync_target(self) -> None:
         self.target.vector.lerp_(self.online.vector, self.agent.tau)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from threading import Lock
 from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any
@@ -36,17 +35,23 @@ class Recorded:
         self.function = function
         self._runs: dict[object, TensorFunction] = {}
 
-    @torch.no_grad()
     def __call__(self, first: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
-        """Call it; the shapes and dtypes of `others` follow from those of `first` and their number."""
-        device = first.device.type
-        autocast = torch.is_autocast_enabled(device)
-        kind = (first.shape, first.dtype, first.device, len(others), autocast)
-        if kind not in self._runs:
-            self._runs[kind] = record(self.function, first, *others)
+        """Call it, without gradient mode.
+
+        The shapes and dtypes of `others` follow from those of `first` and their number.
+        """
+        assert not torch.is_grad_enabled(), "the operators would be differentiated once more"
+        device = first.device
+        autocast = torch.is_autocast_enabled(device.type)
+        kind = (first.shape, first.dtype, device, len(others), autocast)
+        run = self._runs.get(kind)
+        if run is None:
+            run = self._runs[kind] = record(self.function, first, *others)
+        if not autocast:
+            return run(first, *others)
         # What autocast does is among the operators; it would do it twice.
-        with torch.autocast(device, enabled=False) if autocast else nullcontext():
-            return self._runs[kind](first, *others)
+        with torch.autocast(device.type, enabled=False):
+            return run(first, *others)
 
 
 def record(function: TensorFunction, *example: Tensor) -> TensorFunction:
@@ -75,6 +80,9 @@ def record(function: TensorFunction, *example: Tensor) -> TensorFunction:
     return lambda *arguments: run(*closed_over, *arguments)
 
 
+RESHAPES = (aten.view.default, aten.squeeze.dim, aten.unsqueeze.default, aten.expand.default)
+
+
 def _copied_unchanged(node: Node) -> Node | None:
     """The node whose tensor, as it lies in memory, this one only names anew."""
     if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
@@ -84,10 +92,19 @@ def _copied_unchanged(node: Node) -> Node | None:
         return source
     if node.target is aten.t.default and source.target is aten.t.default:
         return source.args[0] if isinstance(source.args[0], Node) else None
-    seen = source.meta.get("val")  # torch 2.6 notes none for a tensor that is closed over
-    if node.target is aten.view.default and seen is not None and node.meta["val"].shape == seen.shape:
-        return source
+    # Through any number of other shapes back to its own: the elements never change their order.
+    layout, reshaped = _layout(node), node
+    while reshaped.target in RESHAPES and layout is not None:
+        reshaped = reshaped.args[0]  # type: ignore[assignment]
+        if _layout(reshaped) == layout:
+            return reshaped
     return None
+
+
+def _layout(node: Node) -> tuple[Any, ...] | None:
+    """Shape and strides, where they were noted: torch 2.6 notes none for a tensor that is closed over."""
+    value = node.meta.get("val")
+    return (value.shape, value.stride()) if isinstance(value, Tensor) else None
 
 
 def _closed_over(module: GraphModule) -> list[Tensor]:
