@@ -196,6 +196,11 @@ def own(tmp_path, monkeypatch):
 def test_an_own_class_from_an_own_yaml_is_checked_and_trains(own, tmp_path):
     config = own.compose([*TINY[:1], *TINY[2:], "network=narrow", "network.width=4"])
     assert train(config, tmp_path / "run")["finished"]
+    with pytest.raises(
+        UserError, match="network Narrow gives one value per action, but agent C51 reads more"
+    ):
+        train(own.compose([*TINY[:1], *TINY[2:], "network=narrow", "agent=c51"]), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
     with pytest.raises(UserError, match=r"network.width must be >= 1, got 0"):
         own.compose(["network=narrow", "network.width=0"])
     with pytest.raises(UserError, match=r"unknown option network.widht; did you mean network.width\?"):

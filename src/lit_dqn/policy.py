@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lit_dqn.agents.agent import Agent
 from lit_dqn.checkpoint_file import HEADER, q_net_weights, read_checkpoint
-from lit_dqn.config.build import build
+from lit_dqn.config.build import build, objects_taken
 from lit_dqn.envs.action_mask import mask_slice
 from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.spaces import encode_batch, encoded_space, rebuild
@@ -128,12 +128,34 @@ def network_of(checkpoint: dict[str, Any], config: Mapping[str, Any] | None = No
     space, num_actions = rebuild(header["spaces"]["observation"]), header["spaces"]["action"]["n"]
     shape = FrameStack.of(header["config"]["buffer"]).shape(encoded_space(space).shape)
     values, trusted = (header["config"], False) if config is None else (config, True)
-    agent: Agent = build("agent", values["agent"], trusted=trusted)
-    objects = (shape, num_actions, agent.readout)
-    built: QNetwork = build("network", values["network"], *objects, trusted=trusted)
+    _, built = agent_and_network(values, shape, num_actions, trusted)
     built.action_mask = mask_slice(space, num_actions)
     load_weights(built, checkpoint)
     return built
+
+
+def agent_and_network(
+    config: Mapping[str, Any], shape: tuple[int, ...], num_actions: int, trusted: bool
+) -> tuple[Agent, QNetwork]:
+    """The agent, and a new network that gives what the agent reads.
+
+    Args:
+        shape: of what the network sees of one env.
+        trusted: see `build`.
+
+    Raises:
+        UserError: the network knows nothing of readouts, but the agent reads more than a value per action.
+    """
+    agent: Agent = build("agent", config["agent"], trusted=trusted)
+    objects = (shape, num_actions, agent.readout)
+    network: QNetwork = build("network", config["network"], *objects, trusted=trusted)
+    taken = objects_taken(type(network))
+    if taken is not None and taken < len(objects) and type(agent).readout is not Agent.readout:
+        raise UserError(
+            f"network {type(network).__name__} gives one value per action, but agent "
+            f"{type(agent).__name__} reads more: its constructor must take a third object, the readout."
+        )
+    return agent, network
 
 
 def load_weights(network: QNetwork, checkpoint: dict[str, Any]) -> None:

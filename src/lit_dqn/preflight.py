@@ -21,7 +21,7 @@ from lit_dqn.envs.gym import GymEnvs, close_quietly
 from lit_dqn.envs.spaces import describe
 from lit_dqn.errors import UserError
 from lit_dqn.networks.qnetwork import QNetwork
-from lit_dqn.policy import load_weights, network_of
+from lit_dqn.policy import agent_and_network, load_weights, network_of
 from lit_dqn.replay.sampler import Sampler
 from lit_dqn.seeding import integer_seed
 
@@ -71,9 +71,7 @@ def learning_parts(config: dict[str, Any], env: Any) -> tuple[Agent, QNetwork, S
     """
     space = env.observation_space
     shape = FrameStack.of(config["buffer"]).shape(space.shape)
-    agent: Agent = build("agent", config["agent"], trusted=True)
-    objects = (shape, env.num_actions, agent.readout)
-    network: QNetwork = build("network", config["network"], *objects, trusted=True)
+    agent, network = agent_and_network(config, shape, env.num_actions, trusted=True)
     network.action_mask = env.action_mask
     if config["init_from"] is not None:
         start = read_checkpoint(Path(config["init_from"]))

@@ -86,6 +86,16 @@ def _needs_objects(cls: type) -> bool:
     return any(p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD) for p in _parameters(cls))
 
 
+def objects_taken(cls: type) -> int | None:
+    """How many objects the constructor takes beside its options; None: any number."""
+    kinds = [parameter.kind for parameter in _parameters(cls)]
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return None
+    return sum(
+        kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds
+    )
+
+
 def _options(cls: type) -> dict[str, tuple[Any, Any]]:
     """{option: (type, default)} of a class: its constructor's keyword-only parameters.
 
@@ -109,7 +119,7 @@ def build(group: str, node: Mapping[str, Any], *objects: Any, trusted: bool = Fa
 
     Args:
         node: `_target_` and the options.
-        objects: the constructor's other arguments.
+        objects: the constructor's other arguments; those it has no place for are left out.
         trusted: classes outside lit_dqn may be built too: the user's own configuration names them.
 
     Raises:
@@ -118,7 +128,8 @@ def build(group: str, node: Mapping[str, Any], *objects: Any, trusted: bool = Fa
     target = node["_target_"]
     if not (trusted or is_ours(group, target)):
         raise UserError(f"{group}._target_={target} lies outside lit_dqn and is not built from a file.")
+    cls = find_class(group, target)
     try:
-        return find_class(group, target)(*objects, **_values(node))
+        return cls(*objects[: objects_taken(cls)], **_values(node))
     except ValueError as error:
         raise UserError(f"{group}: {error}") from error

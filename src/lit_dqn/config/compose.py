@@ -11,6 +11,7 @@ from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.global_hydra import GlobalHydra
@@ -72,6 +73,7 @@ class Composer:
         self.roots = [*own, conf_dir()]
         self.config_name = config_name or "config"
         self._stored: dict[Path, Any] = {}  # what a command line's checkpoints hold, read once
+        self._chosen: dict[tuple[Any, ...], DictConfig] = {}  # what choices of files compose to
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """The checked configuration of one run.
@@ -141,7 +143,11 @@ class Composer:
         for override in values:
             for value in values_of(override):
                 refuse_planned(override.key_or_group, value)
-        keys = self._known_keys(parsed, [f"{o.key_or_group}={shown(values_of(o)[0])}" for o in choices])
+        first = [
+            f"{o.key_or_group}={shown(values_of(o)[0])}" if o.is_sweep_override() else str(o.input_line)
+            for o in choices
+        ]
+        keys = self._known_keys(parsed, first)
         for override in values:
             self._check_key(override, [*keys, *groups])
 
@@ -192,13 +198,37 @@ class Composer:
         return {group: sorted(names) for group, names in sorted(found.items()) if group != "hydra"}
 
     def _compose(self, overrides: list[str], with_hydra: bool = False) -> DictConfig:
-        with _own_hydra(self.roots):
-            try:
-                return hydra_compose(self.config_name, overrides=overrides, return_hydra_config=with_hydra)
-            except (HydraException, OmegaConfBaseException) as error:
-                texts = [str(e) for e in (error, error.__cause__) if e]
-                lines = [line for text in texts for line in text.split("\n") if line.strip()]
-                raise UserError(" ".join(line for line in lines[:2] if not line.endswith(":"))) from error
+        """What Hydra makes of the words; the choice of files, which takes most of its time, once for all."""
+        groups = self.options()
+        words: list[str] = []
+        values: list[Override] = []
+        for override in parse(overrides):
+            if with_hydra or _is_hydras(override) or override.key_or_group in groups:
+                words.append(str(override.input_line))
+            else:
+                values.append(override)
+        files = (with_hydra, *words)
+        if files not in self._chosen:
+            self._chosen[files] = self._composed(words, with_hydra)
+        config = copy.deepcopy(self._chosen[files])
+        with _hydras_errors():
+            ConfigLoaderImpl._apply_overrides_to_config(values, config)
+        return config
+
+    def _composed(self, overrides: list[str], with_hydra: bool) -> DictConfig:
+        with _own_hydra(self.roots), _hydras_errors():
+            return hydra_compose(self.config_name, overrides=overrides, return_hydra_config=with_hydra)
+
+
+@contextmanager
+def _hydras_errors() -> Iterator[None]:
+    """Hydra's and OmegaConf's errors in a line or two."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        texts = [str(e) for e in (error, error.__cause__) if e]
+        lines = [line for text in texts for line in text.split("\n") if line.strip()]
+        raise UserError(" ".join(line for line in lines[:2] if not line.endswith(":"))) from error
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
