@@ -70,6 +70,7 @@ CASES = {
     "noise and sampled quantiles, prioritised, three steps": [
         "env=cartpole",
         "agent=iqn",
+        "agent.double=false",
         "agent.munchausen=true",
         "network.noisy=true",
         "buffer=prioritized",
