@@ -20,11 +20,10 @@ from lit_dqn.config.compose import (
     LONGEST_NAME,
     OPTIONAL,
     Composer,
-    parse,
     plain,
     register_resolvers,
-    values_of,
 )
+from lit_dqn.config.overrides import parse, values_of
 from lit_dqn.config.words import command, quoted, shown_path
 from lit_dqn.errors import Interrupted, RunError, UserError
 from lit_dqn.folder import RunFolder, folder_of, own_folder_of

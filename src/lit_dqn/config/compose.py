@@ -15,7 +15,6 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import create_config_search_path
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -24,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 import lit_dqn
 from lit_dqn.config.build import PLUGGABLE, check_group
 from lit_dqn.config.devices import check_devices
+from lit_dqn.config.overrides import checkpoint_in, is_hydras, parse, values_of
 from lit_dqn.config.planned import refuse_planned
 from lit_dqn.config.problems import did_you_mean
 from lit_dqn.config.schema import check_central
@@ -31,9 +31,7 @@ from lit_dqn.config.words import shown
 from lit_dqn.errors import UserError
 
 FREE_MAPPINGS = ("env.kwargs",)  # below these any key may be typed, with +
-CHECKPOINTS = ("resume", "ckpt")  # a file named here brings its own configuration
 OPTIONAL = ("experiment", "tuned")  # groups that may be left out: tuned=none
-HOW_TO_TYPE = "Options are typed as key=value; a value with = or , in it as 'key=\"...\"'."
 LONGEST_NAME = 120  # characters of a folder's name that come from overrides
 UNTUNED = ("env", "agent", "experiment", "tuned")  # choosing these does not drop a recipe's values
 
@@ -115,7 +113,7 @@ class Composer:
         groups = self.options()
         return [
             f"++{o.input_line}"
-            if force and o.type is OverrideType.CHANGE and not (_is_hydras(o) or o.key_or_group in groups)
+            if force and o.type is OverrideType.CHANGE and not (is_hydras(o) or o.key_or_group in groups)
             else str(o.input_line)
             for o in parsed
         ]
@@ -152,7 +150,7 @@ class Composer:
             self._check_key(override, [*keys, *groups])
 
     def _known_keys(self, parsed: Sequence[Override], choices: list[str]) -> list[str]:
-        keys = list(flat_keys(self._compose(choices, with_hydra=any(map(_is_hydras, parsed)))))
+        keys = list(flat_keys(self._compose(choices, with_hydra=any(map(is_hydras, parsed)))))
         path = checkpoint_in(parsed)
         return keys if path is None else [*keys, *flat_keys(OmegaConf.create(self._read(path).config))]
 
@@ -179,7 +177,7 @@ class Composer:
         key = override.key_or_group
         if key in ("hydra/launcher", "hydra/sweeper") and override.value() != "basic":
             raise UserError(f"{override.input_line}: jobs run one after another; type {key}=basic.")
-        if key.startswith("hydra/") or (_is_hydras(override) and override.type is not OverrideType.CHANGE):
+        if key.startswith("hydra/") or (is_hydras(override) and override.type is not OverrideType.CHANGE):
             return  # Hydra's own affair
         if any(key == free or key.startswith(free + ".") for free in FREE_MAPPINGS):
             return
@@ -203,7 +201,7 @@ class Composer:
         words: list[str] = []
         values: list[Override] = []
         for override in parse(overrides):
-            if with_hydra or _is_hydras(override) or override.key_or_group in groups:
+            if with_hydra or is_hydras(override) or override.key_or_group in groups:
                 words.append(str(override.input_line))
             else:
                 values.append(override)
@@ -238,43 +236,6 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
         UserError: one or two sentences that say what to type.
     """
     return Composer().compose(overrides)
-
-
-def parse(overrides: Sequence[str]) -> list[Override]:
-    """Hydra's reading of the words.
-
-    Raises:
-        UserError: a word is no override.
-    """
-    try:
-        parsed = list(OverridesParser.create().parse_overrides(list(overrides)))
-    except HydraException as error:
-        reason = str(error).split("\n")[0]
-        raise UserError(f"{reason}. {HOW_TO_TYPE}") from error
-    for override in parsed:
-        if not override.key_or_group:
-            raise UserError(f"{override.input_line} names no option. {HOW_TO_TYPE}")
-    return parsed
-
-
-def values_of(override: Override) -> list[Any]:
-    """The value of an override, or the values of a sweep over choices."""
-    if override.is_choice_sweep() or override.is_range_sweep():
-        return [v.strip("'\"") for v in override.sweep_string_iterator()]
-    return [override.value()]
-
-
-def _is_hydras(override: Override) -> bool:
-    return override.key_or_group.partition(".")[0] == "hydra"
-
-
-def checkpoint_in(parsed: Sequence[Override]) -> Path | None:
-    """The (first) checkpoint that a command line names in `resume` or `ckpt`."""
-    for override in parsed:
-        value = values_of(override)[0]
-        if override.key_or_group in CHECKPOINTS and value not in (None, "", "auto"):
-            return Path(str(value))
-    return None
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from lit_dqn.envs.spaces import Array
 from lit_dqn.errors import RunError, UserError
 
 KEY = "action_mask"
@@ -75,11 +74,13 @@ def mask_slice(space: gym.Space[Any], num_actions: int) -> slice | None:
     return slice(before, before + num_actions)
 
 
-def allowed(obs: Array, where: slice) -> Array:
+def allowed(obs: Any, where: slice) -> Any:
     """Observations [N, D] or stacked ones [N, k, D] -> which actions are allowed, [N, A] bool.
+
+    Takes an array or a tensor and gives the same kind.
 
     Where a mask allows none, as some envs' do at the end of an episode, it counts for nothing.
     """
     latest = obs if obs.ndim == 2 else obs[:, -1]
-    mask: Array = latest[:, where] > 0
+    mask = latest[:, where] > 0
     return mask | ~mask.any(axis=1, keepdims=True)

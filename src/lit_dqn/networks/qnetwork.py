@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lit_dqn.envs.action_mask import allowed
 from lit_dqn.networks.noisy import NoisyLinear
 from lit_dqn.types import QFunction
 
@@ -46,10 +47,8 @@ class QNetwork(nn.Module):
         output = self.head(features, *arguments)
         if self.action_mask is None:
             return output
-        latest = obs if obs.dim() == 2 else obs[:, -1]
-        mask = latest[:, self.action_mask] > 0  # [B, A]
-        mask = mask | ~mask.any(dim=1, keepdim=True)
-        return output._replace(q_values=output.q_values.masked_fill(~mask, FORBIDDEN))
+        forbidden = ~allowed(obs, self.action_mask)  # [B, A]
+        return output._replace(q_values=output.q_values.masked_fill(forbidden, FORBIDDEN))
 
 
 def acting_values(network: QNetwork) -> QFunction:
