@@ -130,10 +130,9 @@ def images(report: Report) -> None:
     frames = ours.buffer.obs.view(500_000, -1)
     generator = torch.Generator().manual_seed(0)
 
-    def bare() -> None:
+    def bare() -> tuple[torch.Tensor, torch.Tensor]:
         rows = torch.randint(499_999, (256,), generator=generator)
-        frames.index_select(0, rows)
-        frames.index_select(0, rows + 1)
+        return frames.index_select(0, rows), frames.index_select(0, rows + 1)  # both are kept, as in a batch
 
     for threads, least in ((1, 1.0), (2, 1.8)):
         torch.set_num_threads(threads)
@@ -160,9 +159,9 @@ def atari(report: Report) -> None:
     frames = ours.buffer.obs.view(1_000_000, -1)
     generator = torch.Generator().manual_seed(0)
 
-    def bare() -> None:
+    def bare() -> torch.Tensor:
         first = torch.randint(999_000, (256, 1), generator=generator)
-        frames.index_select(0, (first + 8 * torch.arange(5)).flatten())
+        return frames.index_select(0, (first + 8 * torch.arange(5)).flatten())
 
     def sb3_round() -> None:
         for _ in range(8):
@@ -268,7 +267,7 @@ def add(report: Report) -> None:
     """Writing one vector step."""
     envs = 32
     flags, action = np.zeros(envs, dtype=bool), np.zeros(envs, dtype=np.int64)
-    reward, infos = np.zeros(envs), [{} for _ in range(envs)]
+    reward, infos, valid = np.zeros(envs), [{} for _ in range(envs)], ~flags
     for shape, dtype in (((4,), np.float32), ((84, 84), np.uint8)):
         kind = torch.uint8 if dtype is np.uint8 else torch.float32
         ours = filled(UniformReplay, shape, kind, 32_000, envs)
@@ -276,7 +275,7 @@ def add(report: Report) -> None:
         obs = np.zeros((envs, *shape), dtype)
         times = measure(
             {
-                "ours": lambda o=ours, x=obs: o.add(x, action, reward, flags, flags, ~flags),
+                "ours": lambda o=ours, x=obs: o.add(x, action, reward, flags, flags, valid),
                 "SB3": lambda t=theirs, x=obs: t.add(x, x, action, reward, flags, infos),
             }
         )

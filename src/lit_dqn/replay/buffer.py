@@ -75,18 +75,22 @@ class ReplayBuffer(Ring):
         super().__init__(obs_shape, obs_dtype, num_envs, capacity // num_envs, device)
         self.n_step, self.gamma = n_step, gamma
         self.frame_stack, self.stack_padding, self.reward_clip = frame_stack, stack_padding, reward_clip
+        # Tensors, since an operator on a number costs more than its arithmetic.
+        self._gamma = torch.tensor(gamma, dtype=torch.float32, device=device)
+        self._zero = torch.zeros((), device=device)
 
     def candidates(self) -> tuple[int, int]:
         """The half-open range of indices that have a successor: all that may be eligible."""
         return self.oldest * self.num_envs, max(self.oldest, self.rows_added - 1) * self.num_envs
 
     def eligible(self, index: Tensor) -> Tensor:
-        """Which of the stored rows `index` [M] are eligible starts, [M] bool."""
+        """Which of the candidates `index` [M] are eligible starts, [M] bool."""
         found = self._column("valid", self._slot(index))
         # Only near the write head may a window be incomplete, or a stack have lost its earlier frames.
-        newest = (index >= (self.rows_added - self.n_step) * self.num_envs).nonzero().squeeze(1)
-        if len(newest):
-            found[newest] &= self._window_is_written(index[newest])
+        if self.n_step > 1:
+            newest = (index >= (self.rows_added - self.n_step) * self.num_envs).nonzero().squeeze(1)
+            if len(newest):
+                found[newest] &= self._window_is_written(index[newest])
         if self.frame_stack > 1 and self.oldest > 0:
             oldest = (index < (self.oldest + self.frame_stack - 1) * self.num_envs).nonzero().squeeze(1)
             if len(oldest):
@@ -94,21 +98,29 @@ class ReplayBuffer(Ring):
         return found
 
     def transitions(self, index: Tensor) -> dict[str, Tensor]:
-        """Read the transitions that start at eligible rows [M]: obs, action, reward, discount, next_obs."""
+        """Read the transitions that start at eligible rows.
+
+        Args:
+            index: of any shape [...].
+
+        Returns:
+            obs and next_obs [..., *obs], action, reward and discount [...].
+        """
+        shape, index = index.shape, index.flatten()
         slot = self._slot(index)
         if self.n_step == 1:
             reward = self._reward(slot)
-            discount = self.gamma * ~self._column("terminated", slot)
+            discount = torch.where(self._column("terminated", slot), self._zero, self._gamma)
             steps: Tensor | None = None
         else:
             reward, discount, steps = self._window(index)
         obs, next_obs = self._observations(index, slot, steps)
         return {
-            "obs": obs,
-            "action": self._column("action", slot).long(),
-            "reward": reward,
-            "discount": discount,
-            "next_obs": next_obs,
+            "obs": obs.view(*shape, *obs.shape[1:]),
+            "action": self._column("action", slot).long().view(shape),
+            "reward": reward.view(shape),
+            "discount": discount.view(shape),
+            "next_obs": next_obs.view(*shape, *obs.shape[1:]),
         }
 
     def _slot(self, index: Tensor) -> Tensor:
@@ -137,8 +149,7 @@ class ReplayBuffer(Ring):
             terminal = self._column("terminated", slot)
             terminated |= running & terminal
             running = running & ~(terminal | self._column("boundary", slot))
-        gamma = torch.tensor(self.gamma, dtype=torch.float32, device=self.device)
-        return total, torch.pow(gamma, steps) * ~terminated, steps
+        return total, torch.where(terminated, self._zero, torch.pow(self._gamma, steps)), steps
 
     def _observations(self, index: Tensor, slot: Tensor, steps: Tensor | None) -> tuple[Tensor, Tensor]:
         """obs and next_obs of transitions over `steps` [M] rows each (None: one)."""
@@ -172,14 +183,11 @@ class ReplayBuffer(Ring):
 
     def _earlier_frames(self, index: Tensor) -> Tensor:
         """How many of the k - 1 rows before `index` are stored and of its episode, [M]."""
-        running = torch.ones_like(index, dtype=torch.bool)
-        count = torch.zeros_like(index)
-        for j in range(1, self.frame_stack):
-            row = index - j * self.num_envs
-            stored = row >= self.oldest * self.num_envs
-            running = running & stored & self._column("valid", self._slot(row))
-            count += running
-        return count
+        back = torch.arange(1, self.frame_stack, device=self.device) * self.num_envs
+        rows = index.unsqueeze(1) - back  # [M, k - 1], nearest first
+        valid = self._column("valid", self._slot(rows.flatten())).view_as(rows)
+        mine = valid & (rows >= self.oldest * self.num_envs)
+        return mine.cumprod(1).sum(1)  # up to the first that is not
 
     def _window_is_written(self, index: Tensor) -> Tensor:
         """Whether the row after the window at `index` is there, [M] bool."""

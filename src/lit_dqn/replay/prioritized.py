@@ -80,16 +80,24 @@ class PrioritizedReplay(Sampler):
         oldest, newest = buffer.oldest, buffer.rows_added
         # Before these rows a window may have been incomplete at the last call; after them rows are new.
         undecided = max(oldest, self._seen - buffer.n_step)
-        index = torch.arange(undecided * stride, newest * stride, device=buffer.device)
+        index, eligible = self._starts(undecided, newest)
         value = torch.where(index < self._seen * stride, self.tree[index % buffer.size], 0.0)
-        value = torch.where(buffer.eligible(index) & (value == 0), self.highest, value)
+        value = torch.where(eligible & (value == 0), self.highest, value)
         self.tree.set(index % buffer.size, value)
         if buffer.frame_stack > 1:  # the oldest rows lose the earlier frames of their stacks
-            end = min(oldest + buffer.frame_stack - 1, newest)
-            index = torch.arange(oldest * stride, end * stride, device=buffer.device)
-            value = torch.where(buffer.eligible(index), self.tree[index % buffer.size], 0.0)
+            index, eligible = self._starts(oldest, min(oldest + buffer.frame_stack - 1, newest))
+            value = torch.where(eligible, self.tree[index % buffer.size], 0.0)
             self.tree.set(index % buffer.size, value)
         self._seen = newest
+
+    def _starts(self, since: int, until: int) -> tuple[Tensor, Tensor]:
+        """Indices of the rows `since` <= r < `until`, and which are eligible; the newest row is none yet."""
+        first, end = since * self.buffer.num_envs, until * self.buffer.num_envs
+        index = torch.arange(first, end, device=self.buffer.device)
+        eligible = torch.zeros_like(index, dtype=torch.bool)
+        candidates = index[: self.buffer.candidates()[1] - first]
+        eligible[: len(candidates)] = self.buffer.eligible(candidates)
+        return index, eligible
 
     def update_priorities(self, index: Tensor, priority: Tensor) -> None:
         """See `Sampler.update_priorities`; rows overwritten since they were drawn are left out.

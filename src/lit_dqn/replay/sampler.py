@@ -101,12 +101,9 @@ class Sampler(ABC):
         Args:
             env_step: where the run is, for schedules.
         """
-        index, weight = self._draw(updates, env_step)
-        columns: dict[str, Any] = {
-            name: column.view(updates, self.batch_size, *column.shape[1:])
-            for name, column in self.buffer.transitions(index).items()
-        }
-        return Batch(**columns, index=index.view(updates, self.batch_size), weight=weight)
+        flat, weight = self._draw(updates, env_step)
+        index = flat.view(updates, self.batch_size)
+        return Batch(**self.buffer.transitions(index), index=index, weight=weight)
 
     @abstractmethod
     def _draw(self, updates: int, env_step: int) -> tuple[Tensor, Tensor | None]:

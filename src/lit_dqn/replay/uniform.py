@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torch import Tensor, randint
+import torch
+from torch import Tensor
 
 from lit_dqn.replay.sampler import Sampler
 
@@ -11,17 +12,18 @@ class UniformReplay(Sampler):
     """Every eligible start is equally likely, with replacement; arguments and options: see `Sampler`."""
 
     def _draw(self, updates: int, env_step: int) -> tuple[Tensor, None]:
-        index = self._propose(updates * self.batch_size)
-        wrong = (~self.buffer.eligible(index)).nonzero().squeeze(1)
-        while len(wrong):
-            again = self._propose(len(wrong))
-            index[wrong] = again
-            wrong = wrong[~self.buffer.eligible(again)]
-        return index, None
+        count = updates * self.batch_size
+        index = self._starts(count)
+        while len(index) < count:
+            index = torch.cat([index, self._starts(count - len(index))])
+        return index[:count], None
 
-    def _propose(self, count: int) -> Tensor:
-        drawn = randint(*self.buffer.candidates(), (count,), generator=self.generator)
-        return drawn.to(self.buffer.device)
+    def _starts(self, count: int) -> Tensor:
+        """The eligible ones of a few more than `count` rows."""
+        drawn = torch.randint(
+            *self.buffer.candidates(), (count + count // 16 + 8,), generator=self.generator
+        ).to(self.buffer.device)
+        return drawn.index_select(0, self.buffer.eligible(drawn).nonzero().view(-1))
 
     def update_priorities(self, index: Tensor, priority: Tensor) -> None:
         """Uniform replay has no priorities: those of a round are not kept."""
