@@ -40,7 +40,7 @@ def _composed(groups: tuple[str, ...]) -> DictConfig:
 
 def config(*overrides: str) -> DictConfig:
     """A configuration; like `compose`, but what composes takes longer than a tiny run, so it is kept."""
-    names = ("env", "env.id", "agent", "optimizer", "buffer")
+    names = ("env", "env.id", "agent", "network", "optimizer", "buffer")
     groups = tuple(o for o in overrides if o.partition("=")[0] in names)
     values = [o for o in overrides if o not in groups]
     return OmegaConf.merge(_composed(groups), OmegaConf.from_dotlist(values))  # type: ignore[return-value]
@@ -158,5 +158,26 @@ class DictNoise(gym.Env[Any, Any]):
         return obs, float(action * obs["noise"][0]), obs["place"] == 3, False, {}
 
 
+class ImageNoise(gym.Env[Any, Any]):
+    """Images of bytes; the reward is for the half that is brighter."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(0, 255, shape=(8, 8), dtype=np.uint8)
+        self.action_space = spaces.Discrete(2)
+
+    def _obs(self) -> Any:
+        self.image = self.np_random.integers(0, 256, size=(8, 8), dtype=np.uint8)
+        return self.image
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._obs(), {}
+
+    def step(self, action: int) -> Any:
+        left = self.image[:, :4].mean() > self.image[:, 4:].mean()
+        return self._obs(), float(left == (action == 0)), bool(self.image[0, 0] < 30), False, {}
+
+
 if "Tests/DictNoise-v0" not in gym.registry:
+    gym.register("Tests/ImageNoise-v0", entry_point="runs:ImageNoise", max_episode_steps=9)
     gym.register("Tests/DictNoise-v0", entry_point="runs:DictNoise", max_episode_steps=9)

@@ -20,7 +20,12 @@ CONF = conf_dir()
 YAMLS = sorted(CONF.rglob("*.yaml"))
 OPTIONS = Composer().options()
 CHOICES = [f"{group}={name}" for group, names in OPTIONS.items() if group != "tuned" for name in names]
-NEEDED = {"env=gym": ["env.id=CartPole-v1"]}
+IMAGES = ["env=gym", "env.id=trap_envs:Trap/FrameId-v0", "+env.kwargs.shape=[36,36]"]
+NEEDED = {
+    "env=gym": ["env.id=CartPole-v1"],
+    **dict.fromkeys(("network=nature_cnn", "network=impala"), IMAGES),
+    **dict.fromkeys(("experiment=nature_dqn", "experiment=btr"), IMAGES),
+}
 """What a choice cannot do without."""
 
 

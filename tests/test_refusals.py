@@ -87,7 +87,7 @@ REFUSED = {
         word: [f"{word} is not available in this version"]
         for word in (
             *("mode=doctor", "env=atari", "env=minatar", "env=pong", "env=breakout", "env.game=pong"),
-            *("env.image_layout=hwc", "experience.overlap=true", "trainer.profile=true"),
+            *("experience.overlap=true", "trainer.profile=true"),
         )
     },
     "compile=true": ["compile=true is not available in this version"],

@@ -16,9 +16,12 @@ from lit_dqn.checkpoint_file import HEADER, q_net_weights, read_checkpoint
 from lit_dqn.config.build import build, objects_taken
 from lit_dqn.envs.action_mask import mask_slice
 from lit_dqn.envs.frame_stack import FrameStack
+from lit_dqn.envs.image_layout import ImageLayout
 from lit_dqn.envs.spaces import encode_batch, encoded_space, rebuild
 from lit_dqn.errors import UserError
 from lit_dqn.networks.qnetwork import QNetwork, acting_values
+
+READOUT = 3  # which of a network's objects the readout is
 
 
 class Policy:
@@ -126,9 +129,9 @@ def network_of(checkpoint: dict[str, Any], config: Mapping[str, Any] | None = No
     """
     header = checkpoint[HEADER]
     space, num_actions = rebuild(header["spaces"]["observation"]), header["spaces"]["action"]["n"]
-    shape = FrameStack.of(header["config"]["buffer"]).shape(encoded_space(space).shape)
-    values, trusted = (header["config"], False) if config is None else (config, True)
-    _, built = agent_and_network(values, shape, num_actions, trusted)
+    stacked = {"buffer": header["config"]["buffer"]}  # as it was trained
+    values, trusted = (header["config"], False) if config is None else ({**config, **stacked}, True)
+    _, built = agent_and_network(values, encoded_space(space).shape, num_actions, trusted)
     built.action_mask = mask_slice(space, num_actions)
     load_weights(built, checkpoint)
     return built
@@ -140,17 +143,19 @@ def agent_and_network(
     """The agent, and a new network that gives what the agent reads.
 
     Args:
-        shape: of what the network sees of one env.
+        shape: of one observation, without stacked frames.
         trusted: see `build`.
 
     Raises:
         UserError: the network knows nothing of readouts, but the agent reads more than a value per action.
     """
     agent: Agent = build("agent", config["agent"], trusted=trusted)
-    objects = (shape, num_actions, agent.readout)
+    stack = FrameStack.of(config["buffer"])
+    layout = ImageLayout(shape, stack.count > 1, config["env"].get("image_layout", "auto"))
+    objects = (stack.shape(shape), num_actions, agent.readout, layout)
     network: QNetwork = build("network", config["network"], *objects, trusted=trusted)
     taken = objects_taken(type(network))
-    if taken is not None and taken < len(objects) and type(agent).readout is not Agent.readout:
+    if taken is not None and taken < READOUT and type(agent).readout is not Agent.readout:
         raise UserError(
             f"network {type(network).__name__} gives one value per action, but agent "
             f"{type(agent).__name__} reads more: its constructor must take a third object, the readout."

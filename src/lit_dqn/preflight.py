@@ -16,7 +16,6 @@ import torch
 from lit_dqn.agents.agent import Agent
 from lit_dqn.checkpoint_file import HEADER, check_row_files, read_checkpoint
 from lit_dqn.config.build import build
-from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.gym import GymEnvs, close_quietly
 from lit_dqn.envs.spaces import describe
 from lit_dqn.errors import UserError
@@ -70,8 +69,7 @@ def learning_parts(config: dict[str, Any], env: Any) -> tuple[Agent, QNetwork, S
         UserError: the weights do not fit, or the replay is too small.
     """
     space = env.observation_space
-    shape = FrameStack.of(config["buffer"]).shape(space.shape)
-    agent, network = agent_and_network(config, shape, env.num_actions, trusted=True)
+    agent, network = agent_and_network(config, space.shape, env.num_actions, trusted=True)
     network.action_mask = env.action_mask
     if config["init_from"] is not None:
         start = read_checkpoint(Path(config["init_from"]))

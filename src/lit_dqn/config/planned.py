@@ -8,7 +8,6 @@ from lit_dqn.errors import UserError
 PLANNED_KEYS = frozenset(
     {
         "env.game",
-        "env.image_layout",
         "experience.overlap",
         "trainer.profile",
     }

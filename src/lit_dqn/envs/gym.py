@@ -18,6 +18,7 @@ from pydantic import validate_call
 
 from lit_dqn.envs.action_mask import mask_slice
 from lit_dqn.envs.border import Border
+from lit_dqn.envs.image_layout import Layout
 from lit_dqn.envs.spaces import check_spaces, encoded_space
 from lit_dqn.errors import UserError
 
@@ -32,6 +33,8 @@ class GymEnvs:
         kwargs: passed to `gymnasium.make`.
         wrappers: `package.module.Class` of Gymnasium wrappers, applied in order inside the border.
         max_episode_steps: the time limit, given to `make` so that it can lengthen; None keeps the env's own.
+        image_layout: of image observations, for networks that look at channels; `auto` tells it from the
+            shape.
 
     Raises:
         UserError: the id, a wrapper or a package is missing, or a space is not supported.
@@ -45,6 +48,7 @@ class GymEnvs:
         kwargs: dict[str, Any] = {},  # noqa: B006  (never changed)
         wrappers: list[str] = [],  # noqa: B006  (never changed)
         max_episode_steps: Annotated[int, Ge(1)] | None = None,
+        image_layout: Layout = "auto",
     ) -> None:
         self.kwargs = kwargs
         self.spec = find_spec(id)
@@ -61,6 +65,12 @@ class GymEnvs:
         finally:
             close_quietly(probe)
         self.observation_space = encoded_space(self.raw_observation_space)
+        shape = self.observation_space.shape
+        if image_layout != "auto" and len(shape) != 3:
+            raise UserError(
+                f"env.image_layout={image_layout} is for images of three axes; observations of env {self.id} "
+                f"have the shape {list(shape)}. Leave it out."
+            )
 
     @property
     def num_actions(self) -> int:

@@ -15,6 +15,8 @@ from lit_dqn.networks.heads import DuelingHead, PlainHead
 from lit_dqn.networks.qnetwork import QNetwork
 from lit_dqn.networks.readout import MakeReadout, Scalar
 
+Widths = Annotated[list[Annotated[int, Ge(1)]], Len(1)]
+
 
 class MLPEncoder(nn.Module):
     """Flatten, scale uint8 to [0, 1], then ReLU layers (none: the observation itself)."""
@@ -55,7 +57,7 @@ class MLP(QNetwork):
         num_actions: Annotated[int, Ge(1)],
         make_readout: MakeReadout = Scalar,
         *,
-        hidden: Annotated[list[Annotated[int, Ge(1)]], Len(1)] = [128, 128],  # noqa: B006  (never changed)
+        hidden: Widths = [128, 128],  # noqa: B006  (never changed)
         dueling: bool = False,
         noisy: bool = False,
         layer_norm: bool = False,
@@ -65,7 +67,7 @@ class MLP(QNetwork):
         super().__init__(
             encoder=MLPEncoder(inputs, hidden[:-1], layer_norm),
             head=head(
-                hidden[-2] if len(hidden) > 1 else inputs,
+                [inputs, *hidden][-2],
                 hidden[-1],
                 num_actions,
                 make_readout,

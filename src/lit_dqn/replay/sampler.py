@@ -103,7 +103,8 @@ class Sampler(ABC):
         """
         flat, weight = self._draw(updates, env_step)
         index = flat.view(updates, self.batch_size)
-        return Batch(**self.buffer.transitions(index), index=index, weight=weight)
+        columns: dict[str, Any] = self.buffer.transitions(index)
+        return Batch(**columns, index=index, weight=weight)
 
     @abstractmethod
     def _draw(self, updates: int, env_step: int) -> tuple[Tensor, Tensor | None]:
