@@ -174,6 +174,10 @@ from lit_dqn.networks.mlp import MLP
 class Narrow(MLP):
     def __init__(self, obs_shape, num_actions, *, width: Annotated[int, Ge(1)] = 8) -> None:
         super().__init__(obs_shape, num_actions, hidden=[width])
+
+class PassingOn(MLP):
+    def __init__(self, *objects, **options) -> None:
+        super().__init__(*objects, **options)
 """
 
 
@@ -184,6 +188,7 @@ def own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     files = {
         "network/narrow.yaml": "_target_: own_parts.Narrow\nwidth: 8\n",
+        "network/passing_on.yaml": "_target_: own_parts.PassingOn\nhidden: [8]\n",
         "env/cartpole.yaml": "defaults: [_gym, _self_]\nid: CartPole-v0\n",
         "agent/slow.yaml": "defaults: [dqn, _self_]\ntarget_update_interval: 777\n",
         "tuned/cartpole_slow.yaml": "# @package _global_\ngamma: 0.25\n",
@@ -208,6 +213,11 @@ def test_an_own_class_from_an_own_yaml_is_checked_and_trains(own, tmp_path):
     assert not (tmp_path / "other").exists()
     with pytest.raises(UserError, match=r"network.width must be >= 1, got 0"):
         own.compose(["network=narrow", "network.width=0"])
+
+
+def test_an_own_network_that_passes_its_objects_on_takes_those_of_its_base_class(own, tmp_path):
+    config = own.compose([*TINY, "total_env_steps=100", "network=passing_on", "agent=c51"])
+    assert train(config, tmp_path / "run")["finished"]
     with pytest.raises(UserError, match=r"unknown option network.widht; did you mean network.width\?"):
         own.compose(["network=narrow", "network.widht=3"])
 

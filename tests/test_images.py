@@ -15,6 +15,7 @@ from lit_dqn.agents.iqn import IQN
 from lit_dqn.agents.qrdqn import QRDQN
 from lit_dqn.envs.image_layout import ImageLayout
 from lit_dqn.errors import UserError
+from lit_dqn.learner import Learner
 from lit_dqn.networks.images import Images
 from lit_dqn.networks.impala import Impala
 from lit_dqn.networks.nature_cnn import NatureCNN
@@ -155,8 +156,28 @@ def test_a_said_layout_is_what_the_checkpoint_is_read_by(tmp_path):
     train(config, tmp_path / "run")
     policy = load(tmp_path / "run" / "checkpoints" / "last.ckpt")
     images = policy.q_net.encoder[0]
-    other = copy.deepcopy(config)
     obs = torch.randint(0, 256, (3, 6, 6, 6), dtype=torch.uint8)
     assert torch.equal(images(obs), obs.float() / 255)  # the axes stay in their order
-    assert other.env.image_layout == "chw"
     assert policy.act(obs.numpy()).shape == (3,)
+    ckpt = [f"ckpt={tmp_path / 'run' / 'checkpoints' / 'last.ckpt'}", "mode=eval", "trust=true"]
+    with pytest.raises(UserError, match=r"env\.image_layout belongs to the checkpoint.*image_layout=chw"):
+        compose([*ckpt, "env.image_layout=hwc"])
+    assert compose([*ckpt, "env.image_layout=chw"]).env.image_layout == "chw"
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.5])
+def test_a_synced_target_with_spectral_norm_is_the_online_function(tau):
+    torch.manual_seed(0)
+    net = Impala((12, 12), 2, SCALAR, ImageLayout((12, 12)), spectral_norm=True)
+    target = copy.deepcopy(net).requires_grad_(False)
+    learner = Learner(net, target, DQN(tau=tau), None)
+    obs = torch.rand(3, 12, 12)
+    for parameter in net.parameters():
+        parameter.data += 0.3 * parameter.data.abs().mean() * torch.randn_like(parameter)
+    for _ in range(20):
+        net(obs)
+    with torch.no_grad():
+        learner._sync_target()
+    assert all(torch.equal(a, b) for a, b in zip(target.buffers(), net.buffers(), strict=True))
+    with without_noise(net), without_noise(target):
+        assert torch.equal(target(obs).q_values, net(obs).q_values) == (tau == 1.0)

@@ -6,9 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from conftest import TINY
 from lit_dqn import compose, train
+from lit_dqn.checkpoint_file import HEADER
 from lit_dqn.errors import RunError, UserError
 from runs import assert_equal_runs, config, difference, last, load, metrics, outcome, result, run
 
@@ -296,3 +298,12 @@ def test_the_tiny_runs_here_are_what_compose_makes():
     ours = config("env=cartpole", "buffer.n_step=3")
     assert ours.network == plain.network
     assert ours.buffer.n_step == plain.buffer.n_step == 3
+
+
+def test_a_checkpoint_from_before_an_option_of_the_env_resumes_with_its_command(tmp_path):
+    run(tmp_path / "run", "env=cartpole")
+    content = load(last(tmp_path / "run"))
+    del content[HEADER]["config"]["env"]["image_layout"]
+    torch.save(content, last(tmp_path / "run"))
+    config = compose([f"resume={last(tmp_path / 'run')}", "env=cartpole"])
+    assert config.env.image_layout == "auto"

@@ -29,7 +29,8 @@ class Learner:
 
     On a small network most of an update is spent around its arithmetic. So Lightning sees one step a round,
     the parameters are one vector, and the operators from the loss to the clipped gradient are recorded where
-    the agent and the network are this package's; a user's own may do anything and run as they are written.
+    the agent and the network are this package's and keep nothing but parameters; others may do anything and
+    run as they are written.
 
     Args:
         q_net: the online network.
@@ -49,6 +50,7 @@ class Learner:
     def flatten(self) -> None:
         """Lay the parameters out anew; needed after the networks moved to another device."""
         self.online, self.target = FlatParameters(self.q_net), FlatParameters(self.target_net)
+        self._buffers = list(zip(self.target_net.buffers(), self.q_net.buffers(), strict=True))
         recordable = is_ours(self.agent, self.q_net)
         self._gradient = Recorded(self._set_gradient) if recordable else self._set_gradient
 
@@ -91,3 +93,5 @@ class Learner:
 
     def _sync_target(self) -> None:
         self.target.vector.lerp_(self.online.vector, self.agent.tau)
+        for target, online in self._buffers:
+            target.copy_(online)

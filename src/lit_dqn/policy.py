@@ -172,6 +172,6 @@ def load_weights(network: QNetwork, checkpoint: dict[str, Any]) -> None:
     try:
         network.load_state_dict(q_net_weights(checkpoint))
     except RuntimeError as error:
-        raise UserError(
-            f"the checkpoint's weights do not fit this network: {str(error).splitlines()[1].strip()}"
-        ) from error
+        first = str(error).splitlines()[1].strip()
+        reason = first if len(first) <= 120 else first[:117] + "..."
+        raise UserError(f"the checkpoint's weights do not fit this network: {reason}") from error

@@ -16,6 +16,7 @@ import torch
 from lit_dqn.agents.agent import Agent
 from lit_dqn.checkpoint_file import HEADER, check_row_files, read_checkpoint
 from lit_dqn.config.build import build
+from lit_dqn.envs.frame_stack import FrameStack
 from lit_dqn.envs.gym import GymEnvs, close_quietly
 from lit_dqn.envs.spaces import describe
 from lit_dqn.errors import UserError
@@ -76,9 +77,12 @@ def learning_parts(config: dict[str, Any], env: Any) -> tuple[Agent, QNetwork, S
         try:
             load_weights(network, start)
         except UserError as error:
-            trained = {k: v for k, v in start[HEADER]["config"]["network"].items() if k != "_target_"}
+            trained = dict(start[HEADER]["config"]["network"])
+            name = trained.pop("_target_").rpartition(".")[2]
+            frames = FrameStack.of(start[HEADER]["config"]["buffer"]).count
             raise UserError(
-                f"init_from={config['init_from']}: {error} It was trained with {trained}."
+                f"init_from={config['init_from']}: {error} It was trained with {name} {trained} "
+                f"and buffer.frame_stack={frames}."
             ) from error
     dtype = torch.uint8 if space.dtype == np.uint8 else torch.float32
     num_envs, seed = config["experience"]["num_envs"], integer_seed(config["seed"], "replay")

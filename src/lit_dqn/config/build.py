@@ -87,10 +87,15 @@ def _needs_objects(cls: type) -> bool:
 
 
 def objects_taken(cls: type) -> int | None:
-    """How many objects the constructor takes beside its options; None: any number."""
+    """How many objects the constructor takes beside its options; None: any number.
+
+    A constructor that passes `*objects` on takes as many as that of its base class.
+    """
+    if cls is object:
+        return None
     kinds = [parameter.kind for parameter in _parameters(cls)]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
-        return None
+        return objects_taken(cls.__mro__[1])
     return sum(
         kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds
     )

@@ -32,7 +32,7 @@ FIXED = (
     "experience.learning_starts",
     "optimizer._target_",
 )
-SEEN_BY_THE_NETWORK = ("buffer.frame_stack", "buffer.stack_padding")
+SEEN_BY_THE_NETWORK = ("buffer.frame_stack", "buffer.stack_padding", "env.image_layout")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Stored:
         for group in (*PLUGGABLE, *GROUPS):
             if not isinstance(config.get(group), dict):
                 raise UserError(f"{path} is damaged: its configuration has no {group}.")
+        if is_ours("env", config["env"].get("_target_")):
+            config["env"].setdefault("image_layout", "auto")  # older files do not have it
         for key, value in _leaves(config):
             if "${" in str(value):  # ours are resolved; this one could come to mean anything when it is
                 raise UserError(f"{path}: its configuration has an interpolation, which is refused: {key}.")
