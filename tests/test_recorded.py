@@ -15,10 +15,13 @@ from lit_dqn.agents.c51 import C51
 from lit_dqn.agents.dqn import DQN
 from lit_dqn.agents.iqn import IQN
 from lit_dqn.agents.qrdqn import QRDQN
+from lit_dqn.envs.image_layout import ImageLayout
 from lit_dqn.fused_adam import FusedAdam
 from lit_dqn.learner import Learner
 from lit_dqn.networks.heads import PlainHead
+from lit_dqn.networks.impala import Impala
 from lit_dqn.networks.mlp import MLP
+from lit_dqn.networks.nature_cnn import NatureCNN
 from lit_dqn.networks.qnetwork import QNetwork
 from lit_dqn.recorded import Recorded, record
 from lit_dqn.types import Batch
@@ -306,3 +309,31 @@ def test_updates_of_one_autocast_context_see_the_weights_of_the_update_before(re
         with torch.autocast("cpu", torch.bfloat16):
             apart.update(batch_of(seed), other.step)
     assert torch.equal(together.online.vector, apart.online.vector)
+
+
+@pytest.mark.parametrize("network", [NatureCNN, Impala])
+@pytest.mark.parametrize("agent", [DQN(), IQN(num_online_taus=3, munchausen=True)], ids=["dqn", "iqn"])
+@pytest.mark.parametrize("size", [1, 5])
+def test_recorded_updates_of_networks_for_images_are_the_eager_ones(network, agent, size):
+    def learner():
+        torch.manual_seed(0)
+        q_net = network((2, 36, 36), 2, agent.readout, ImageLayout((36, 36), stacked=True), hidden=[8])
+        made = Learner(q_net, copy.deepcopy(q_net).requires_grad_(False), agent, max_grad_norm=0.5)
+        return made, FusedAdam([made.online.vector], lr=0.01, betas=(0.9, 0.999), eps=1e-8)
+
+    (fast, fast_adam), (eager, eager_adam) = learner(), learner()
+    eager._gradient = eager._set_gradient
+    for seed in range(3):
+        g = torch.Generator().manual_seed(seed)
+        obs, next_obs = (
+            torch.randint(256, (size, 2, 36, 36), generator=g, dtype=torch.uint8) for _ in range(2)
+        )
+        batch = replace(batch_of(seed, size), obs=obs, next_obs=next_obs)
+        torch.manual_seed(seed)
+        out, norm = fast.update(batch, fast_adam.step)
+        torch.manual_seed(seed)
+        expected, expected_norm = eager.update(batch, eager_adam.step)
+        assert torch.equal(out.loss, expected.loss)
+        assert torch.equal(norm, expected_norm)
+        assert torch.equal(fast.online.vector, eager.online.vector)
+    assert isinstance(fast._gradient, Recorded)
