@@ -76,8 +76,7 @@ def test_bytes_are_scaled_to_one_and_floats_are_taken_as_they_are():
 
 @pytest.mark.parametrize("network", [NatureCNN, Impala])
 @pytest.mark.parametrize("agent", AGENTS, ids=lambda a: type(a).__name__)
-@pytest.mark.parametrize("dueling", [False, True])
-@pytest.mark.parametrize("hidden", [[8], [9, 8]])
+@pytest.mark.parametrize(("dueling", "hidden"), [(False, [8]), (True, [9, 8])])
 def test_images_of_any_layout_give_one_value_per_action(network, agent, dueling, hidden):
     torch.manual_seed(0)
     layouts = [((40, 36, 3), "hwc"), ((3, 40, 36), "chw")]

@@ -311,9 +311,11 @@ def test_updates_of_one_autocast_context_see_the_weights_of_the_update_before(re
     assert torch.equal(together.online.vector, apart.online.vector)
 
 
-@pytest.mark.parametrize("network", [NatureCNN, Impala])
-@pytest.mark.parametrize("agent", [DQN(), IQN(num_online_taus=3, munchausen=True)], ids=["dqn", "iqn"])
-@pytest.mark.parametrize("size", [1, 5])
+@pytest.mark.parametrize(
+    ("network", "agent", "size"),
+    [(NatureCNN, DQN(), 1), (Impala, IQN(num_online_taus=3, munchausen=True), 5)],
+    ids=["nature_cnn", "impala"],
+)
 def test_recorded_updates_of_networks_for_images_are_the_eager_ones(network, agent, size):
     def learner():
         torch.manual_seed(0)
