@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge
 from pydantic import ConfigDict, validate_call
@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm as with_spectral_norm
 
 from lit_dqn.envs.image_layout import ImageLayout
-from lit_dqn.networks.heads import DuelingHead, PlainHead
+from lit_dqn.networks.fully_connected import FullyConnected, Widths
 from lit_dqn.networks.images import Images
-from lit_dqn.networks.mlp import MLPEncoder, Widths
-from lit_dqn.networks.qnetwork import QNetwork
 from lit_dqn.networks.readout import MakeReadout
 
 CHANNELS = (16, 32, 32)
@@ -40,22 +38,17 @@ class ResidualBlock(nn.Module):
         return out
 
 
-class Impala(QNetwork):
+class Impala(FullyConnected):
     """Three sections of convolution, pooling and two residual blocks, then a fully connected layer.
 
     Args:
         obs_shape: shape of one observation, stacked frames included.
-        num_actions: A >= 1.
-        make_readout: the agent's.
+        num_actions, make_readout, hidden, options: see `FullyConnected`.
         layout: where its channels are.
-        hidden: widths of the fully connected layers, each >= 1, at least one; the last is the head's.
         width: factor on the 16, 32 and 32 channels of the sections, >= 1.
         adaptive_pool: the last section's output is max-pooled to 6 x 6, whatever its size (arXiv:2411.03820).
         spectral_norm: of the residual blocks' convolutions (arXiv:1802.05957; in Q-learning
             arXiv:2105.05246).
-        dueling: a value and an advantage stream (arXiv:1511.06581).
-        noisy: the head's layers are noisy (arXiv:1706.10295).
-        layer_norm: fully connected hidden layers are normalised before their ReLU (arXiv:1607.06450).
 
     Raises:
         UserError: the observations are no images.
@@ -65,7 +58,7 @@ class Impala(QNetwork):
     def __init__(
         self,
         obs_shape: tuple[int, ...],
-        num_actions: Annotated[int, Ge(1)],
+        num_actions: int,
         make_readout: MakeReadout,
         layout: ImageLayout,
         *,
@@ -73,9 +66,7 @@ class Impala(QNetwork):
         width: Annotated[int, Ge(1)] = 1,
         adaptive_pool: bool = False,
         spectral_norm: bool = False,
-        dueling: bool = False,
-        noisy: bool = False,
-        layer_norm: bool = False,
+        **options: Any,
     ) -> None:
         images = Images(obs_shape, layout)
         size = (images.height, images.width)
@@ -95,15 +86,4 @@ class Impala(QNetwork):
             layers.append(nn.AdaptiveMaxPool2d(POOLED))
             size = (POOLED, POOLED)
         inputs = before * size[0] * size[1]
-        head = DuelingHead if dueling else PlainHead
-        super().__init__(
-            encoder=nn.Sequential(*layers, MLPEncoder(inputs, hidden[:-1], layer_norm)),
-            head=head(
-                [inputs, *hidden][-2],
-                hidden[-1],
-                num_actions,
-                make_readout,
-                noisy=noisy,
-                layer_norm=layer_norm,
-            ),
-        )
+        super().__init__(inputs, num_actions, make_readout, layers, hidden=hidden, **options)

@@ -3,75 +3,27 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
-from typing import Annotated
+from typing import Any
 
-import torch
-from annotated_types import Ge, Len
-from pydantic import ConfigDict, validate_call
-from torch import Tensor, nn
-
-from lit_dqn.networks.heads import DuelingHead, PlainHead
-from lit_dqn.networks.qnetwork import QNetwork
+from lit_dqn.networks.fully_connected import FullyConnected, Widths
 from lit_dqn.networks.readout import MakeReadout, Scalar
 
-Widths = Annotated[list[Annotated[int, Ge(1)]], Len(1)]
 
-
-class MLPEncoder(nn.Module):
-    """Flatten, scale uint8 to [0, 1], then ReLU layers (none: the observation itself)."""
-
-    def __init__(self, inputs: int, hidden: list[int], layer_norm: bool) -> None:
-        super().__init__()
-        self.inputs = inputs
-        widths = [inputs, *hidden]
-        layers: list[nn.Module] = []
-        for before, after in pairwise(widths):
-            layers += [nn.Linear(before, after), *([nn.LayerNorm(after)] if layer_norm else []), nn.ReLU()]
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, obs: Tensor) -> Tensor:
-        flat = obs.reshape(len(obs), self.inputs)  # [B, D]; an observation may have no axis at all
-        flat = flat.float() / 255 if flat.dtype == torch.uint8 else flat
-        features: Tensor = self.layers(flat)
-        return features
-
-
-class MLP(QNetwork):
-    """ReLU layers of the given widths; the last one belongs to the head (to each stream when dueling).
+class MLP(FullyConnected):
+    """Fully connected layers on the flattened observation.
 
     Args:
-        obs_shape: shape of one observation, flattened here.
-        num_actions: A >= 1.
-        make_readout: the agent's.
-        hidden: widths of the hidden layers, each >= 1, at least one.
-        dueling: a value and an advantage stream (arXiv:1511.06581).
-        noisy: the head's layers are noisy (arXiv:1706.10295).
-        layer_norm: hidden layers are normalised before their ReLU (arXiv:1607.06450).
+        obs_shape: shape of one observation.
+        num_actions, make_readout, hidden, options: see `FullyConnected`.
     """
 
-    @validate_call(config=ConfigDict(arbitrary_types_allowed=True))
     def __init__(
         self,
         obs_shape: tuple[int, ...],
-        num_actions: Annotated[int, Ge(1)],
+        num_actions: int,
         make_readout: MakeReadout = Scalar,
         *,
         hidden: Widths = [128, 128],  # noqa: B006  (never changed)
-        dueling: bool = False,
-        noisy: bool = False,
-        layer_norm: bool = False,
+        **options: Any,
     ) -> None:
-        inputs = math.prod(obs_shape)
-        head = DuelingHead if dueling else PlainHead
-        super().__init__(
-            encoder=MLPEncoder(inputs, hidden[:-1], layer_norm),
-            head=head(
-                [inputs, *hidden][-2],
-                hidden[-1],
-                num_actions,
-                make_readout,
-                noisy=noisy,
-                layer_norm=layer_norm,
-            ),
-        )
+        super().__init__(math.prod(obs_shape), num_actions, make_readout, hidden=hidden, **options)
